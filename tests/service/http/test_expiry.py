@@ -49,16 +49,11 @@ def test_a_ttl_in_the_query_and_in_the_body_is_rejected(api: ApiClient, ttl_s: f
     assert 90 < expires_in_s(api.get(T, key).headers["Tableside-Expires-At"]) < 101
 
 
-@pytest.mark.parametrize("ttl_s", ["0", "-2", "-0.5", "x", "", "NaN", "inf", "0x1"])
-def test_a_ttl_is_above_0_or_minus_one(api: ApiClient, ttl_s: str) -> None:
-    check_refused(api.put(T, fresh(), {}, params={"ttl_s": ttl_s}), 422, "invalid_operation")
-
-
-@pytest.mark.parametrize(
-    "ttl_s", ["0.30000000000000004", "1e3", "5e-324", "100000000000000", "1.7976931348623157e+308"]
-)
-def test_a_ttl_may_be_any_double_above_0(api: ApiClient, ttl_s: str) -> None:
-    assert api.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
+def test_a_ttl_is_a_number_above_0_or_minus_one(api: ApiClient) -> None:
+    for ttl_s in ("0", "-2", "-0.5", "x", "", "NaN", "inf", "0x1"):
+        check_refused(api.put(T, fresh(), {}, params={"ttl_s": ttl_s}), 422, "invalid_operation")
+    for ttl_s in ("-1", "0.30000000000000004", "1e3", "5e-324", "100000000000000", "1.7976931348623157e+308"):
+        assert api.put(T, fresh(), {}, params={"ttl_s": ttl_s}).status_code == 204
 
 
 @ON_EVERY_STORE

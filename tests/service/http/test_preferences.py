@@ -15,11 +15,8 @@ def test_an_expired_deadline_ends_every_request(api: ApiClient) -> None:
     key, now = fresh(), {"Prefer": "wait=0"}
     api.put(T, key, {"n": 1})
     for response in (
-        api.get(T, key, headers=now),
-        api.put(T, key, {}, headers=now),
-        api.merge(T, key, {}, headers=now),
-        api.delete(T, key, headers=now),
-        api.client.get(f"/v1/tables/{T}/records", headers=now),
+        *(api.get(T, key, headers=now), api.put(T, key, {}, headers=now), api.merge(T, key, {}, headers=now)),
+        *(api.delete(T, key, headers=now), api.client.get(f"/v1/tables/{T}/records", headers=now)),
         api.client.get(f"/v1/tables/{T}/splits", headers=now),
     ):
         problem = check_refused(response, 504, "deadline_exceeded")
@@ -28,7 +25,7 @@ def test_an_expired_deadline_ends_every_request(api: ApiClient) -> None:
     assert api.value(T, key) == {"n": 1}
 
 
-@pytest.mark.parametrize("wait", ["5", "0.5", '"5"', "1e2"])
+@pytest.mark.parametrize("wait", ["5", '"5"', "1e2"])
 def test_a_deadline_in_the_future_changes_nothing(api: ApiClient, wait: str) -> None:
     response = api.put(T, fresh(), {}, headers={"Prefer": f"return=representation, wait={wait}"})
     assert response.status_code == 200
@@ -76,14 +73,10 @@ def test_a_request_id_is_echoed_or_generated(api: ApiClient) -> None:
     assert api.client.get("/livez", headers={"X-Request-Id": "mine-7"}).headers["X-Request-Id"] == "mine-7"
     refused = api.client.get("/nowhere", headers={"X-Request-Id": "mine-8"})
     assert refused.headers["X-Request-Id"] == "mine-8"
-    made = {api.client.get("/livez").headers["X-Request-Id"] for _ in range(3)}
+    invalid = ("", "x" * 129, "a b")
+    made = {api.client.get("/livez", headers={"X-Request-Id": one}).headers["X-Request-Id"] for one in invalid}
     assert len(made) == 3
-    assert all(made)
-
-
-@pytest.mark.parametrize("bad", ["", "x" * 129, "a b"])
-def test_an_invalid_request_id_is_replaced(api: ApiClient, bad: str) -> None:
-    assert api.client.get("/livez", headers={"X-Request-Id": bad}).headers["X-Request-Id"] not in ("", bad)
+    assert made.isdisjoint(invalid)
 
 
 def test_unknown_or_repeated_parameters_are_rejected(api: ApiClient) -> None:

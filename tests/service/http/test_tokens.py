@@ -11,14 +11,13 @@ T = "records"
 REPRESENTATION = {"Prefer": "return=representation"}
 
 
+@pytest.mark.parametrize("headers", [{"Tableside-Token": "w/1"}, {"Idempotency-Key": "order-17"}], ids=["token", "key"])
 @ON_EVERY_STORE
-def test_a_write_with_a_token_is_applied_once(api: ApiClient) -> None:
+def test_a_write_with_a_token_is_applied_once(api: ApiClient, headers: dict[str, str]) -> None:
     key, body = fresh(), {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    first = api.update(T, key, body, headers={"Tableside-Token": "w/1"})
-    again = api.update(T, key, body, headers={"Tableside-Token": "w/1"})
-    assert first.status_code == 201
+    first, again = (api.update(T, key, body, headers=headers) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 204)
     assert "Tableside-Replayed" not in first.headers
-    assert again.status_code == 204
     assert again.headers["Tableside-Replayed"] == "true"
     assert again.headers["ETag"] == first.headers["ETag"]
     assert api.value(T, key) == {"n": 1}
@@ -35,9 +34,7 @@ def test_a_replay_returns_the_current_value_on_request(api: ApiClient) -> None:
     assert again.headers["ETag"] == api.get(T, key).headers["ETag"]
 
 
-@pytest.mark.parametrize(
-    "token", ["w/0", "w/9223372036854775807", "a/b/7", "/x/7", "w" * 128 + "/1", "spark job 7/1", "ü/1"]
-)
+@pytest.mark.parametrize("token", ["w/0", "w/9223372036854775807", "a/b/7", "/x/7", "w" * 128 + "/1", "ü/1"])
 def test_a_token_is_divided_by_its_last_slash(api: ApiClient, token: str) -> None:
     key = fresh()
     for replayed in (None, "true"):
@@ -54,26 +51,11 @@ def test_a_token_is_divided_by_its_last_slash(api: ApiClient, token: str) -> Non
 )
 def test_an_invalid_token_header_is_rejected(api: ApiClient, token: str) -> None:
     key = fresh()
-    for response in (
-        api.put(T, key, {}, headers={"Tableside-Token": token}),
-        api.delete(T, key, headers={"Tableside-Token": token}),
-    ):
-        check_refused(response, 422, "invalid_operation")
+    check_refused(api.put(T, key, {}, headers={"Tableside-Token": token}), 422, "invalid_operation")
+    check_refused(api.delete(T, key, headers={"Tableside-Token": token}), 422, "invalid_operation")
 
 
 # Idempotency-Key
-
-
-@ON_EVERY_STORE
-def test_an_idempotency_key_applies_a_write_once(api: ApiClient) -> None:
-    key, headers = fresh(), {"Idempotency-Key": "order-17"}
-    body = {"update": {"$inc": {"n": 1}}, "default": {"n": 0}}
-    first, again = (api.update(T, key, body, headers=headers) for _ in range(2))
-    assert (first.status_code, again.status_code) == (201, 204)
-    assert "Tableside-Replayed" not in first.headers
-    assert again.headers["Tableside-Replayed"] == "true"
-    assert again.headers["ETag"] == first.headers["ETag"]
-    assert api.value(T, key) == {"n": 1}
 
 
 @ON_EVERY_STORE
@@ -90,8 +72,6 @@ def test_an_idempotency_key_is_the_first_sequence_of_a_writer(api: ApiClient) ->
     ("text", "writer"),
     [
         ("a/b", "a/b"),
-        ("ü", "ü"),
-        ("x" * 128, "x" * 128),
         ('"order-17"', "order-17"),
         ('"' + "ü" * 128 + '"', "ü" * 128),
         (r'"say \"hi\" \\o/"', r'say "hi" \o/'),
@@ -128,13 +108,6 @@ def test_a_write_has_one_token(api: ApiClient, name: str, other: tuple[str, str]
         response = api.client.request(method, path_of(T, key), content=body, headers=headers)
         check_refused(response, 400, "malformed_request")
     check_refused(api.get(T, key), 404, "record_not_found")
-
-
-def test_reads_ignore_an_idempotency_key(api: ApiClient) -> None:
-    key, headers = fresh(), {"Idempotency-Key": "a"}
-    api.put(T, key, {"n": 1}, headers=headers)
-    assert api.get(T, key, headers=headers).json() == {"n": 1}
-    assert api.client.get(f"/v1/tables/{T}/records", headers=headers).status_code == 200
 
 
 @pytest.mark.parametrize(("name", "text"), [("Idempotency-Key", "a"), ("Tableside-Token", "w/1")])
