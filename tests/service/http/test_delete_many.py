@@ -64,15 +64,8 @@ def test_the_records_of_a_partition_are_deleted(api: ApiClient) -> None:
 @pytest.mark.parametrize(
     "query",
     [
-        {},
-        {"prefix": ""},
-        {"all": "false"},
-        {"all": "1"},
-        {"prefix": "a", "all": "true"},
-        {"prefix": "a", "partition": "b"},
-        {"cursor": "x"},
-        {"limit": 5},
-        {"prefix": "a", "fields": "n"},
+        *({}, {"prefix": ""}, {"all": "false"}, {"all": "1"}, {"prefix": "a", "all": "true"}, {"cursor": "x"}),
+        *({"prefix": "a", "partition": "b"}, {"limit": 5}, {"prefix": "a", "fields": "n"}),
     ],
     ids=str,
 )

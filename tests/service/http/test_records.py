@@ -1,6 +1,5 @@
 """Single records: GET, HEAD, PUT and DELETE."""
 
-
 import pytest
 
 from service.http.api_client import JSON, ON_EVERY_STORE, ApiClient, check_refused, fresh, path_of
