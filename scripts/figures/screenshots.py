@@ -15,7 +15,6 @@ import httpx
 from playwright.async_api import Browser, async_playwright, expect
 
 from servers import chromium
-from service.http.console.looking import looking
 from support.running import running
 
 from ..bootstrap import ROOT
@@ -66,11 +65,10 @@ async def main() -> None:
 
 async def pictures(browser: Browser, url: str) -> None:
     """Take a picture of the overview."""
-    async with looking(browser) as page:
-        await page.goto(f"{url}/console")
-        await expect(page.get_by_role("heading", name="Tables", exact=True)).to_be_visible()
-        await page.set_viewport_size({"width": 1280, "height": 600})  # a full page is at least as high as the viewport
-        await page.screenshot(path=FOLDER / "console.png", full_page=True)
+    page = await browser.new_page(viewport={"width": 1280, "height": 600})  # a full page is at least as high
+    await page.goto(f"{url}/console")
+    await expect(page.get_by_role("heading", name="Tables", exact=True)).to_be_visible()
+    await page.screenshot(path=FOLDER / "console.png", full_page=True)
 
 
 async def often(client: httpx.AsyncClient, per_s: float, ask: Ask) -> None:
