@@ -34,6 +34,16 @@ class Service:
         """Kill the process without notice."""
         os.kill(self.pid, signal.SIGKILL)
 
+    @property
+    def worker_pids(self) -> list[int]:
+        """The process ids of the workers, without Python's own child process."""
+        pids = []
+        for child in psutil.Process(self.pid).children():
+            with suppress(psutil.Error):  # the process has just ended
+                if "spawn_main" in " ".join(child.cmdline()):
+                    pids.append(child.pid)
+        return pids
+
 
 @contextmanager
 def running(

@@ -79,6 +79,22 @@ class Scripted(Policy):
         return takes_s <= left_s
 
 
+class RecordingStore(Scripted):
+    """A scripted store whose calls must have different keys."""
+
+    def __init__(self, takes_s: float = 0.0) -> None:
+        super().__init__()
+        self.takes_s = lambda operations: takes_s
+
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+        assert len({operation.key for operation in operations}) == len(operations), "a key occurs twice in a call"
+        return await super().apply(operations, budget)
+
+    @property
+    def sizes(self) -> list[int]:
+        return [len(call) for call in self.calls]
+
+
 class Divided(Policy):
     """Calls a policy like `Table`: with operations of one kind, at least one."""
 

@@ -2,30 +2,23 @@
 
 import asyncio
 import random
-from collections import OrderedDict
 from collections.abc import Coroutine, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
+from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, text
 from support.cache_site import Site
 from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError, Throttled
-from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record
+from tableside.core.errors import DeadlineExceeded, StoreUnavailable
+from tableside.core.operations import Delete, Get, Operation, Outcome, Record
 from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
-from tableside.policies.cache.entries import Entries
+from tableside.policies.metrics import PolicyMetrics
 
-ROOMY = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
-CONFIGURATIONS: dict[str, dict[str, Any]] = {
-    "roomy": ROOMY,
-    "no absences": {**ROOMY, "absent_ttl_s": 0.0},
-    "nothing is kept": {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0},
-    "two records": {**ROOMY, "records_max": 2},
-    "few bytes": {**ROOMY, "bytes_max": 2000},
-}
+ROOMY: dict[str, Any] = {"records_max": 100_000, "bytes_max": 2**30, "ttl_s": 3600.0, "absent_ttl_s": 600.0}
 
 
 class YieldingStore(Policy):
@@ -46,23 +39,19 @@ class YieldingStore(Policy):
             await asyncio.sleep(0)
 
 
-class Contract(PolicyContract):
-    configuration: dict[str, Any]
+class TestRoomy(PolicyContract):
+    configuration: ClassVar[dict[str, Any]] = ROOMY
 
     def around(self, inner: Store, time: Time) -> Policy:
         return Cache(inner, clock=time.now_ms, monotonic=lambda: time.now_ms() / 1000, **self.configuration)
 
 
-class TestRoomy(Contract):
-    configuration = CONFIGURATIONS["roomy"]
+class TestNothingKept(TestRoomy):
+    configuration: ClassVar[dict[str, Any]] = {**ROOMY, "ttl_s": 0.0, "absent_ttl_s": 0.0}
 
 
-class TestNothingKept(Contract):
-    configuration = CONFIGURATIONS["nothing is kept"]
-
-
-class TestFewBytesSlowly(Contract):
-    configuration = CONFIGURATIONS["few bytes"]
+class TestFewBytesSlowly(TestRoomy):
+    configuration: ClassVar[dict[str, Any]] = {**ROOMY, "bytes_max": 2000}
 
     def around(self, inner: Store, time: Time) -> Policy:
         return super().around(YieldingStore(inner, random.Random(7)), time)
@@ -70,11 +59,6 @@ class TestFewBytesSlowly(Contract):
 
 def n(number: int) -> bytes:
     return text(n=number)
-
-
-async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
-    await asyncio.sleep(seconds)
-    return await work
 
 
 # Which records are cached, and for how long
@@ -135,18 +119,6 @@ async def test_absences_are_cached_for_a_separate_time() -> None:
 
 
 @in_virtual_time
-async def test_an_expired_record_is_not_returned() -> None:
-    site = await Site.made(ttl_s=100.0)
-    await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
-    assert await site.value() == n(1)
-    await asyncio.sleep(4.9)
-    assert await site.value() == n(1)
-    assert len(site.asked) == 1
-    await asyncio.sleep(0.1)
-    assert await site.value() is None
-
-
-@in_virtual_time
 async def test_a_record_that_expires_while_gets_wait_for_it_is_not_returned() -> None:
     site = await Site.made()
     await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
@@ -192,44 +164,6 @@ async def test_a_record_that_is_too_large_is_not_cached_and_removes_the_previous
     assert len(site.asked) == 5
 
 
-def test_the_size_of_the_cache_is_limited_and_exact() -> None:
-    """Compare the cache with a simple model over random reads and writes."""
-    chance = random.Random(20)
-    records_max, bytes_max = 8, 6000
-    kept = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=50.0, absent_ttl_s=20.0)
-    model = OrderedDict[Key, Record | None]()
-    evicted = 0
-    for _ in range(5000):
-        key = chance.choice(["k", 7, ("p", 1), ("p", 2), *"abcdefghij"])
-        match chance.randrange(3):
-            case 0:
-                found = Record(b"x" * chance.choice([10, 100, 3000, 5900]), "e") if chance.random() < 0.8 else None
-                kept.put([(key, found)], 0.0)
-                model.pop(key, None)
-                if found is None or len(found.value) < 5900:
-                    model[key] = found
-                while len(model) > len(kept):
-                    model.popitem(last=False)
-                    evicted += 1
-            case 1:
-                kept.drop([key])
-                model.pop(key, None)
-            case 2:
-                outcomes: list[Outcome] = [None]
-                rest, _ = kept.fill([Get(key)], [0], outcomes, 1.0, lambda: 0)
-                assert rest == ([] if key in model else [0])
-                if key in model:
-                    model.move_to_end(key)
-                    assert (outcomes[0] is None) == (model[key] is None)
-        assert len(kept) == len(model) <= records_max
-        assert kept.size_bytes <= bytes_max
-        assert kept.evictions == evicted
-        assert sum(len(record.value) for record in model.values() if record) + 200 * len(kept) <= kept.size_bytes
-    kept.drop(list(model))
-    assert (len(kept), kept.size_bytes) == (0, 0)
-    assert evicted > 100
-
-
 # Concurrent gets share one load
 
 
@@ -241,6 +175,11 @@ async def test_a_hundred_concurrent_gets_of_a_record_share_one_read() -> None:
     assert site.asked == [["a"]]
     ages = [record.age_s for record in found if isinstance(record, Record)]
     assert ages == [pytest.approx(1.0)] * 99 + [None]
+
+
+async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
+    await asyncio.sleep(seconds)
+    return await work
 
 
 @in_virtual_time
@@ -271,20 +210,6 @@ async def test_cancelling_the_first_get_does_not_cancel_a_shared_read() -> None:
     assert await asyncio.gather(*others) == [n(0)] * 5
     assert first.cancelled()
     assert (site.asked, site.store.cancelled) == ([["a"]], 0)
-
-
-@in_virtual_time
-async def test_a_read_without_waiting_gets_is_cancelled() -> None:
-    site = await Site.made()
-    site.takes(10.0)
-    waiting = [asyncio.create_task(site.value()) for _ in range(3)]
-    await asyncio.sleep(0.1)
-    for task in waiting:
-        task.cancel()
-    await asyncio.wait(waiting)
-    assert await site.value() == n(0)
-    assert site.store.cancelled == 1
-    assert now() == pytest.approx(1000.1)
 
 
 @in_virtual_time
@@ -320,19 +245,15 @@ async def test_a_hung_store_delays_each_get_only_until_its_deadline() -> None:
 # Errors
 
 
-@pytest.mark.parametrize("error", [StoreUnavailable("x"), Throttled("x"), DeadlineExceeded("of one attempt")], ids=repr)
-def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached(error: TableError) -> None:
-    @in_virtual_time
-    async def test() -> None:
-        site = await Site.made()
-        site.takes(1.0)
-        site.store.fault = lambda operation, call: error if call == 1 else None
-        outcomes = await asyncio.gather(*(after(index / 100, site.one(Get("a"))) for index in range(10)))
-        assert outcomes == [error] * 10
-        assert len(site.asked) == 1
-        assert await site.value() == n(0)
-
-    test()
+@in_virtual_time
+async def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached() -> None:
+    site, error = await Site.made(), StoreUnavailable("x")
+    site.takes(1.0)
+    site.store.fault = lambda operation, call: error if call == 1 else None
+    outcomes = await asyncio.gather(*(after(index / 100, site.one(Get("a"))) for index in range(10)))
+    assert outcomes == [error] * 10
+    assert len(site.asked) == 1
+    assert await site.value() == n(0)
 
 
 # Writes
@@ -378,11 +299,45 @@ async def test_a_get_joins_a_read_only_if_the_result_is_recent_enough() -> None:
     assert await site.value(max_age_s=0.5) == n(0)
     assert now() == pytest.approx(1001.5)
     await slow
-    site.takes(3.0, 0.0)
-    await asyncio.sleep(60.0)
-    slow = asyncio.create_task(site.value())
-    await asyncio.sleep(1.0)
-    outcome = await site.one(Get("a", 2.5))  # young enough at the request, too old at the response
-    assert isinstance(outcome, Record)
-    assert outcome.age_s is None
-    assert len(site.asked) == 4
+
+
+# Metrics
+
+
+@in_virtual_time
+async def test_gets_and_ages_are_counted_and_the_content_is_shown() -> None:
+    registry = CollectorRegistry()
+    site = await Site.made(metrics=PolicyMetrics(registry), records_max=3)
+    await site.memory.apply([put(key) for key in "bcdef"])
+
+    def shown(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"tableside_cache_{name}", {"table": "t", **labels})
+
+    def gets() -> list[float | None]:
+        return [shown("gets_total", outcome=outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")]
+
+    assert (gets(), shown("evictions_total")) == ([0, 0, 0, 0], 0)
+    await site.cache.apply([Get(key) for key in "abc"])
+    await asyncio.sleep(1.5)
+    await site.cache.apply([Get("a"), Get("b", 0), Get("x", 5)])
+    assert gets() == [1, 4, 0, 1]
+    assert (shown("age_seconds_count"), shown("age_seconds_sum")) == (1, 1.5)
+    site.takes(1.0)
+    await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
+    assert gets() == [1, 6, 8, 1]
+    assert (shown("records"), shown("evictions_total")) == (3, 3)
+    assert (shown("bytes") or 0) > 3 * 200
+    await site.cache.apply([Delete(key) for key in "abcdex"])
+    assert (shown("records"), shown("bytes"), shown("evictions_total")) == (0, 0, 3)
+
+
+@in_virtual_time
+async def test_the_records_of_a_cache_take_at_most_its_bytes() -> None:
+    registry = CollectorRegistry()
+    site = await Site.made(metrics=PolicyMetrics(registry), bytes_max=6000)
+    sizes = [10, 100, 3000, 5900] * 10
+    await site.memory.apply([put(f"{index}", {"x": "x" * size}) for index, size in enumerate(sizes)])
+    for index in range(len(sizes)):
+        await site.cache.apply([Get(f"{index}"), Get(f"absent {index}")])
+        assert 0 < (registry.get_sample_value("tableside_cache_bytes", {"table": "t"}) or 0) <= 6000
+    assert (registry.get_sample_value("tableside_cache_evictions_total", {"table": "t"}) or 0) > 20

@@ -1,4 +1,4 @@
-"""The rate limit of a table: separate for reads and writes, in order. Hopeless calls are rejected immediately."""
+"""Rate limits of a table and of each caller: in order, and hopeless calls are rejected immediately."""
 
 import asyncio
 import itertools
@@ -10,25 +10,19 @@ from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put
 from support.scripted import Scripted
-from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
-from tableside.core.budget import NO_DEADLINE, Budget
+from tableside.core.budget import Budget
 from tableside.core.errors import Throttled
 from tableside.core.operations import Get, Operation, Outcome, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.metrics import PolicyMetrics
-from tableside.policies.rate_limit import Rate, RateLimit
-from tableside.policies.rate_limit.credits import Bucket
+from tableside.policies.rate_limit import CallerRate, Rate, RateLimit
+from tableside.policies.rate_limit.policy import Buckets
 
 
 class TestRateLimitThatDividesCalls(PolicyContract):
     def around(self, inner: Store, time: Time) -> Policy:
         return RateLimit(inner, read=Rate(1e5, 100), write=Rate(2e5, 1))
-
-
-class TestRateLimitOfWritesOnly(PolicyContract):
-    def around(self, inner: Store, time: Time) -> Policy:
-        return RateLimit(inner, read=None, write=Rate(1e5, 50))
 
 
 def gets(count: int, name: str = "k") -> list[Operation]:
@@ -81,10 +75,6 @@ async def test_a_large_batch_does_not_starve_others() -> None:
     started = now()
     await policy.apply([Get("one")], Budget(now() + 10))
     assert now() - started <= 0.21
-    other = asyncio.create_task(policy.apply(gets(50, "o"), Budget(now() + 60)))
-    started = now()
-    assert await other == [None] * 50
-    assert now() - started <= 1.3, "two batches share the rate"
     assert not batch.done()
     assert await batch == [None] * 500
 
@@ -149,41 +139,6 @@ async def test_a_call_cancelled_while_waiting_returns_its_credits() -> None:
     assert now() == pytest.approx(started + 2)
 
 
-async def waiting_for_ten(policy: RateLimit) -> asyncio.Task[Sequence[Outcome]]:
-    """Take all credits, then start a batch that waits for 10, and return when half of them are available."""
-    await policy.apply(gets(100))
-    batch = asyncio.create_task(policy.apply(gets(10), Budget(now() + 60)))
-    await asyncio.sleep(0.05)
-    return batch
-
-
-@in_virtual_time
-async def test_a_call_that_waits_for_more_credits_is_not_overtaken() -> None:
-    store = Scripted()
-    policy = RateLimit(store, read=Rate(100), write=None)
-    batch = await waiting_for_ten(policy)
-    await policy.apply([Get("one")], Budget(now() + 60))
-    await policy.apply(gets(2), Budget(now() + 60))
-    assert [count for _, count in arrivals(store)] == [100, 10, 1, 2]
-    await batch
-
-
-@in_virtual_time
-async def test_a_cancelled_batch_cancels_its_parts_and_takes_no_more_credits() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 5
-    policy = RateLimit(store, read=Rate(10, 1), write=None)
-    batch = asyncio.create_task(policy.apply(gets(50), Budget(now() + 60)))
-    await asyncio.sleep(1.05)
-    batch.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await batch
-    assert store.under_way == 0
-    started = now()
-    await policy.apply([Get("next")], Budget(now() + 60))
-    assert now() - started == pytest.approx(5.05)
-
-
 @in_virtual_time
 async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
     chance = random.Random(20)
@@ -209,9 +164,6 @@ async def test_with_any_callers_at_most_the_burst_and_the_rate_pass() -> None:
         assert sum(count for _, count in passed[first : last + 1]) <= 40 + 200 * between_s + 1e-3
     assert sum(count for _, count in passed) >= sent - refused > 0
     assert refused > 0
-    bucket = policy._gates["read"].credits_of(NO_DEADLINE)
-    assert isinstance(bucket, Bucket)
-    assert bucket._queued == 0
 
 
 @in_virtual_time
@@ -230,11 +182,84 @@ async def test_waits_and_refusals_are_counted() -> None:
     assert value("wait_seconds_sum", "write") == pytest.approx(0.2)
 
 
+# A limit for each caller in all tables
+
+
+def limit(per_s: float, metrics: PolicyMetrics | None = None) -> CallerRate:
+    rate = CallerRate(metrics=metrics)
+    rate.change(per_s)
+    return rate
+
+
+async def apply_as_caller(
+    rate: CallerRate, caller: str, operations: Sequence[Operation], left_s: float = 10
+) -> Sequence[Outcome]:
+    gate = rate.gate_for(caller)
+    assert gate is not None
+    return await gate.apply(Scripted(), operations, Budget(now() + left_s, caller=caller))
+
+
 @in_virtual_time
-async def test_only_a_wait_creates_a_span() -> None:
-    spans = Spans()
-    policy = RateLimit(Scripted(), read=Rate(10, 2), write=None, traces=spans.traces)
-    assert await spans.of(policy, [Get("a"), Get("b")]) == []
-    assert await spans.of(policy, [Get("a")]) == ["rate limit wait"]
-    assert await spans.of(policy, [Get("a"), Get("b")]) == ["rate limit wait"] * 2
-    assert await spans.of(policy, [Get("a")], left_s=0.01) == [], "refused at once"
+async def test_a_flood_of_one_caller_does_not_delay_others() -> None:
+    rate = limit(10)
+    flood = asyncio.create_task(apply_as_caller(rate, "loud", [Get(f"{index}") for index in range(50)]))
+    await asyncio.sleep(0)
+    started = now()
+    assert await apply_as_caller(rate, "quiet", [Get("a")]) == [None]
+    assert now() == started
+    assert await flood == [None] * 50
+    assert now() - started == pytest.approx(4)
+    assert rate.gate_for("") is None, "callers without a name have no limit"
+
+
+@in_virtual_time
+async def test_a_rejection_names_the_limit_and_the_delay() -> None:
+    rate = limit(0.5)
+    await apply_as_caller(rate, "a", [Get("a")])
+    [refused] = await apply_as_caller(rate, "a", [Get("a")], 1)
+    assert isinstance(refused, Throttled)
+    assert "caller 'a'" in refused.detail
+    assert "caller_rate_per_s" in refused.detail
+    assert refused.retry_after_s == 2
+    await asyncio.sleep(2)
+    assert await apply_as_caller(rate, "a", [Get("a")], 0) == [None]
+
+
+@in_virtual_time
+async def test_the_number_of_remembered_callers_is_limited() -> None:
+    buckets = Buckets(Rate(1, 5), 3)
+    first, second = buckets.of("a"), buckets.of("b")
+    buckets.of("c")
+    assert buckets.of("a") is first
+    buckets.of("d")
+    assert len(buckets) == 3
+    assert buckets.of("a") is first
+    assert buckets.of("b") is not second, "forgotten when another came"
+
+
+@in_virtual_time
+async def test_a_caller_is_remembered_until_its_credits_are_restored() -> None:
+    buckets = Buckets(Rate(1, 2), 20)
+    for index in range(20):
+        assert buckets.of(f"{index}").take_now(2) == 2
+    shared = {id(buckets.of(f"other {index}")) for index in range(200)}
+    assert len(shared) == 1, "callers beyond the maximum share one bucket"
+    assert buckets.of("0").take_now(1) == 0
+    await asyncio.sleep(300)
+    assert [buckets.of(f"late {index}").take_now(2) for index in range(20)] == [2] * 20
+
+
+@in_virtual_time
+async def test_refusals_and_waits_are_counted_and_never_by_caller() -> None:
+    registry = CollectorRegistry()
+    rate = limit(1, PolicyMetrics(registry))
+    for caller in ("a", "b"):
+        await apply_as_caller(rate, caller, [put(f"{index}") for index in range(4)], 1)
+
+    def value(name: str) -> float | None:
+        labels = {"table": "*", "direction": "*"}
+        return registry.get_sample_value(f"tableside_caller_limit_{name}", labels)
+
+    assert value("throttled_total") == 4
+    assert value("wait_seconds_count") == 2
+    assert value("wait_seconds_sum") == pytest.approx(2)

@@ -11,7 +11,6 @@ from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, same, update
 from support.scripted import Fault, Scripted
-from support.spans import Spans
 from support.virtual_time import in_virtual_time, now
 from tableside.core import values
 from tableside.core.budget import Budget
@@ -267,22 +266,6 @@ async def test_a_lost_connection_does_not_fail_a_batch() -> None:
     assert len(store.calls) == 1, "that was more than there was: nothing is repeated until it is earned"
 
 
-def test_a_budget_earns_a_share_fades_and_has_a_reserve() -> None:
-    budget = RetryBudget(share=0.5, per_s=2, window_s=10)
-    assert budget.spend(20, 0), "the reserve for one window"
-    assert not budget.spend(1, 0)
-    budget.earn(2, 0)
-    assert budget.spend(1, 0)
-    assert not budget.spend(1, 0.4)
-    assert budget.spend(1, 0.5)
-    budget.earn(100, 20)
-    assert budget.spend(70, 20)
-    assert not budget.spend(1, 20)
-    budget.earn(10_000, 100)
-    assert budget.spend(20, 200)
-    assert not budget.spend(1, 200), "credit that was earned long ago has expired"
-
-
 def test_invalid_settings_are_rejected_at_construction() -> None:
     """Samza: a delay beyond its limit was detected only at run time (W45)."""
     with pytest.raises(ValueError, match="at most pause_max_s"):
@@ -307,7 +290,6 @@ async def test_retries_and_the_reasons_for_their_end_are_counted() -> None:
     await one(retry(failing(), 3, pause_s=1, jitter=lambda: 1.0, metrics=metrics), Get("a"), now() + 1)
     await one(retry(failing(), 3, budget=RetryBudget(0, 0), metrics=metrics), put("a"))
     await one(retry(failing(InvalidOperation), 3, metrics=metrics), put("a"))
-    metrics.retry_budget.labels("s").set(RetryBudget(per_s=3).remaining(now()))
 
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"tableside_retries_{name}", {"table": "t", **labels})
@@ -318,14 +300,3 @@ async def test_retries_and_the_reasons_for_their_end_are_counted() -> None:
     assert value("given_up_total", direction="read", reason="deadline") == 1
     assert value("given_up_total", direction="write", reason="budget") == 1
     assert value("given_up_total", direction="write", reason="attempts") is None
-    assert registry.get_sample_value("tableside_retry_budget_operations", {"store": "s"}) == 30
-
-
-@in_virtual_time
-async def test_only_a_pause_creates_a_span() -> None:
-    spans = Spans()
-    twice = failing(StoreUnavailable, 2)
-    policy = retry(twice, pause_s=1, jitter=lambda: 1.0, traces=spans.traces)
-    assert await spans.of(policy, [Get("a")]) == ["retry pause"] * 2
-    assert await spans.of(policy, [Get("a")]) == []
-    assert await spans.of(retry(failing(), pause_s=0, traces=spans.traces), [Get("a")]) == []

@@ -2,7 +2,6 @@
 
 import asyncio
 import itertools
-import subprocess
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -15,15 +14,13 @@ from redis.asyncio import Redis
 from redis.asyncio.connection import parse_url
 
 from contract import PolicyContract, Time, put
-from servers.process import free_port
 from servers.proxy import FaultProxy
 from servers.redis import redis
 from support.scripted import Scripted
-from support.spans import Spans
 from support.virtual_time import now
 from tableside.core.budget import Budget
 from tableside.core.errors import Throttled
-from tableside.core.operations import Get, Operation, Outcome
+from tableside.core.operations import Get, Operation
 from tableside.core.store import Policy, Store, TableSpec
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.rate_limit import Rate, RateLimit
@@ -195,21 +192,6 @@ def fallbacks(registry: CollectorRegistry, table: str) -> float:
     return registry.get_sample_value(name, {"table": table, "direction": "read"}) or 0.0
 
 
-async def test_a_cluster_that_was_never_reachable_blocks_no_call(table: str, unused_tcp_port: int) -> None:
-    """The driver raises a separate error in this case, unrelated to the errors of a single server."""
-    registry = CollectorRegistry()
-    async with shared(f"redis://127.0.0.1:{unused_tcp_port}", cluster=True) as credit:
-        policy = RateLimit(store(table), read=Rate(50), write=None, shared=credit, metrics=PolicyMetrics(registry))
-        outcomes: list[Outcome] = []
-        for _ in range(50):
-            outcomes += await policy.apply([Get("a")], Budget(now() + 5))
-        assert outcomes == [None] * 50
-        assert fallbacks(registry, table) > 0
-        await asyncio.sleep(1.5 * PROBE_INTERVAL_S)
-        assert credit._probing is not None
-        assert not credit._probing.done(), "it still checks whether Redis is available"
-
-
 async def test_shared_limits_work_on_a_cluster(redis_cluster_urls: list[str], table: str) -> None:
     [url, *_] = redis_cluster_urls
     registry = CollectorRegistry()
@@ -241,31 +223,3 @@ async def test_user_and_password_are_used_and_never_shown(
     assert "is unreachable" in caplog.text
     assert "geheim" not in caplog.text
     assert "verkehrt" not in caplog.text
-
-
-@pytest.fixture
-def identity(tmp_path: Path) -> tuple[Path, Path]:
-    """The private key and the certificate of a server."""
-    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
-    made = ["-keyout", str(key), "-out", str(certificate), "-subj", "/CN=localhost"]
-    names = ["-nodes", "-days", "1", "-addext", "subjectAltName=IP:127.0.0.1"]
-    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", *made, *names], check=True, capture_output=True)
-    return key, certificate
-
-
-async def test_redis_may_be_behind_tls(tmp_path: Path, table: str, identity: tuple[Path, Path]) -> None:
-    (key, certificate), port = identity, free_port()
-    own = ["--tls-cert-file", str(certificate), "--tls-key-file", str(key), "--tls-auth-clients", "no"]
-    with redis(tmp_path, arguments=["--tls-port", str(port), *own]):
-        registry, url = CollectorRegistry(), f"rediss://127.0.0.1:{port}/0?ssl_ca_certs={certificate}"
-        credit = SharedCredits.open(RedisSettings.model_validate({"url": url}).connection())
-        policy = RateLimit(store(table), read=Rate(10), write=None, shared=credit, metrics=PolicyMetrics(registry))
-        assert await policy.apply([Get("a")], Budget(now() + 5)) == [None]
-        assert fallbacks(registry, table) == 0
-        await credit.close()
-
-
-async def test_a_question_to_redis_is_a_wait_in_the_trace(redis_url: str, table: str) -> None:
-    spans = Spans()
-    async with replicas(redis_url, table, 1, read=Rate(1000), traces=spans.traces) as [(policy, _)]:
-        assert await spans.of(policy, [Get("a")]) == ["rate limit wait"]

@@ -1,18 +1,14 @@
 """An attempt ends in time, and its error states whether it was applied."""
 
-import asyncio
-import math
-from collections.abc import Sequence
-
 import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put
 from support.scripted import Divided, Scripted
 from support.virtual_time import in_virtual_time, now
-from tableside.core.budget import NO_DEADLINE, Budget
+from tableside.core.budget import Budget
 from tableside.core.errors import DeadlineExceeded, StoreUnavailable, TableError
-from tableside.core.operations import Get, Operation, Outcome, Written
+from tableside.core.operations import Get, Written
 from tableside.core.store import Policy, Store
 from tableside.policies.metrics import PolicyMetrics
 from tableside.policies.timeout import GRACE_S, Timeout
@@ -78,35 +74,6 @@ async def test_a_store_that_ignores_its_deadline_is_cancelled_shortly_after() ->
     error(outcomes[0], StoreUnavailable, "no")
     error(outcomes[1], StoreUnavailable, "unknown")
     assert store.cancelled == 2
-
-
-@in_virtual_time
-async def test_without_a_timeout_calls_are_unlimited() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 3600
-    assert await Timeout(store, read_s=None, write_s=None).apply([Get("a")]) == [None]
-    assert store.untils == [math.inf]
-    [outcome] = await Timeout(store, read_s=5000, write_s=None).apply([Get("a")])
-    assert outcome is None
-
-
-@in_virtual_time
-async def test_cancellation_and_the_stores_own_timeout_error_pass_through() -> None:
-    store = Scripted()
-    store.takes_s = lambda operations: 60
-    task = asyncio.create_task(Timeout(store, read_s=1, write_s=2).apply([Get("a")], budget=Budget(now() + 10)))
-    await asyncio.sleep(0.5)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert store.cancelled == 1
-
-    class Broken(Scripted):
-        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-            raise TimeoutError
-
-    with pytest.raises(TimeoutError):
-        await Timeout(Broken(), read_s=1, write_s=1).apply([Get("a")])
 
 
 @in_virtual_time
