@@ -100,40 +100,8 @@ async def test_an_operation_in_flight_counts_once_for_each_partition() -> None:
         assert isinstance(await table.one(put("z", partitions=())), Written)
         await waits
         assert in_flight.operations.in_flight == 0
-
-
-async def test_a_batch_with_too_many_partitions_is_rejected_and_can_be_divided() -> None:
-    registry = CollectorRegistry()
-    in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
-    async with opened(settings(), registry, in_flight) as catalog:
-        table = await catalog.table("t")
         with pytest.raises(TooLarge, match="operations_in_flight_max"):
             await table.batch([put("x", partitions=(0, 1)), put("y", partitions=(0, 1))])
-        assert await table.batch([Get("x", partitions=(0,)), Get("y", partitions=(1,))]) == [None, None]
-        for sent in ([put("x", partitions=(0, 1)), put("y", partitions=(1,))], [put(f"k{n}") for n in range(9)]):
-            assert {type(outcome) for outcome in await table.batch(sent)} == {Written}
-        in_flight.change(requests_max=10, operations_max=1, bytes_max=10)
-        assert isinstance(await table.one(put("x", partitions=(0, 1))), Written)
-        assert in_flight.operations.in_flight == 0
-
-
-async def test_dropped_writes_are_counted() -> None:
-    registry = CollectorRegistry()
-    async with opened(settings(), registry) as catalog:
-        table = await catalog.table("t")
-        await table.batch([put(f"k{index}", partitions=() if index % 3 else None) for index in range(12)])
-        await table.one(update("k", {"n": 1}, partitions=()))
-
-        def dropped(name: str, **labels: str) -> float | None:
-            return registry.get_sample_value(name, {"table": "t", **labels})
-
-        assert dropped("tableside_dropped_records_total") == 9
-        assert dropped("tableside_operations_total", operation="put", outcome="dropped") == 8
-        assert dropped("tableside_operations_total", operation="put", outcome="written") == 4
-        assert dropped("tableside_operations_total", operation="update", outcome="dropped") == 1
-
-
-# Order on one key
 
 
 async def test_only_a_retriable_failure_in_a_partition_blocks_later_operations() -> None:

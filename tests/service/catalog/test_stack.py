@@ -9,22 +9,16 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import (
-    same,
-    update,
-)
-from support.naive import Naive, Sent
-from support.scripted import Scripted
+from contract import PolicyContract, Time, update
+from support.scripted import Fault, Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog.stack import StackContext, StackMetrics, build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values
-from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import StoreUnavailable, TableError, Throttled
-from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
-from tableside.core.store import Policy, Store, TableSpec
+from tableside.core.operations import Get, Operation, Record, Token, Update, Written
+from tableside.core.store import Policy, Store
 from tableside.settings import TableSettings
-from tableside.stores.memory import MemoryStore
 
 EVERYTHING: dict[str, Any] = {
     "store": "s",
@@ -47,80 +41,60 @@ WRITERS = 8
 KEYS = [f"k{index}" for index in range(12)]
 
 
-def around(registry: CollectorRegistry) -> StackContext:
-    return StackContext(StackMetrics(registry), remote=False)
+def stacked(store: Store, options: dict[str, Any]) -> Policy:
+    context = StackContext(StackMetrics(CollectorRegistry()), remote=False)
+    return build_stack(store, TableSettings.model_validate(options), context).policies[0]
 
 
-def stacked(store: Store, options: dict[str, Any], registry: CollectorRegistry | None = None) -> Policy:
-    settings = TableSettings.model_validate(options)
-    return build_stack(store, settings, around(registry or CollectorRegistry())).policies[0]
+class TestEveryPolicyTogether(PolicyContract):
+    def around(self, inner: Store, time: Time) -> Policy:
+        return stacked(inner, EVERYTHING)
 
 
-@pytest.mark.parametrize(
-    ("batch", "remote", "shares"),
-    [
-        ({}, True, True),
-        ({"batch": {"operations_max": 50}}, True, True),
-        ({}, False, False),
-        ({"batch": {"operations_max": 50}}, False, False),
-    ],
-    ids=str,
-)
-async def test_single_gets_of_remote_stores_share_calls(batch: dict[str, Any], remote: bool, shares: bool) -> None:
-    store = Scripted()
+async def sizes_of_calls(store: Scripted, operations: Sequence[Operation], *, remote: bool, **batch: Any) -> list[int]:
+    """Apply operations of different callers together, and return the number of operations in each call of the store."""
     store.gate = asyncio.Event()
-    context = StackContext(StackMetrics(CollectorRegistry()), remote=remote)
-    top = build_stack(store, TableSettings.model_validate({"store": "s", **batch}), context).top
-    gets = asyncio.gather(*(top.apply([Get(key)]) for key in KEYS))
+    settings = TableSettings.model_validate({"store": "s", "batch": batch} if batch else {"store": "s"})
+    top = build_stack(store, settings, StackContext(StackMetrics(CollectorRegistry()), remote=remote)).top
+    applied = asyncio.gather(*(top.apply([operation]) for operation in operations))
     for _ in range(5):
         await asyncio.sleep(0)
     store.gate.set()
-    assert await gets == [[None]] * len(KEYS)
-    assert len(store.calls) == (1 if shares else len(KEYS))
+    await applied
+    return [len(call) for call in store.calls]
 
 
-@pytest.mark.parametrize("share", [True, False])
-async def test_single_updates_share_calls_if_the_store_shares_updates(share: bool) -> None:
-    store = Scripted()
-    if share:
-        store.updates_per_call_max = 5  # type: ignore[attr-defined]  # makes it a SharesUpdates
-    store.gate = asyncio.Event()
-    context = StackContext(StackMetrics(CollectorRegistry()), remote=True)
-    settings = TableSettings.model_validate({"store": "s"})
-    top = build_stack(store, settings, context).top
-    increments = asyncio.gather(*(top.apply([update(key, {"$inc": {"n": 1}}, {})]) for key in KEYS))
-    for _ in range(5):
-        await asyncio.sleep(0)
-    store.gate.set()
-    await increments
-    sizes = [len(call) for call in store.calls]
-    assert sizes == ([5, 5, 2] if share else [1] * len(KEYS))
+GETS: list[Operation] = [Get(key) for key in KEYS]
+UPDATES: list[Operation] = [update(key, {"$inc": {"n": 1}}, {}) for key in KEYS]
 
 
-class Failing(Policy):
-    """A store that fails, throttles and delays calls at random."""
+async def test_single_gets_of_remote_stores_share_calls() -> None:
+    assert await sizes_of_calls(Scripted(), GETS, remote=True) == [12]
+    assert await sizes_of_calls(Scripted(), GETS, remote=True, operations_max=50) == [12]
+    assert await sizes_of_calls(Scripted(), GETS, remote=False, operations_max=50) == [1] * 12
 
-    def __init__(self, inner: Store, chance: random.Random) -> None:
-        super().__init__(inner)
-        self.chance = chance
 
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-        if self.chance.random() < 0.1:
-            await asyncio.sleep(0.001 * self.chance.random())
-        kinds = [self.chance.random() for _ in operations]
-        done = [one for one, kind in zip(operations, kinds, strict=True) if kind > 0.15]
-        outcomes = iter(await self._inner.apply(done, budget))
-        return [
-            self._refused(one, kind) if kind <= 0.15 else self._outcome_or_lost(one, kind, next(outcomes))
-            for one, kind in zip(operations, kinds, strict=True)
-        ]
+async def test_single_updates_share_calls_if_the_store_shares_updates() -> None:
+    shares_updates = Scripted()
+    shares_updates.updates_per_call_max = 5  # type: ignore[attr-defined]
+    assert await sizes_of_calls(shares_updates, UPDATES, remote=True) == [5, 5, 2]
+    assert await sizes_of_calls(Scripted(), UPDATES, remote=True) == [1] * 12
 
-    def _refused(self, operation: Operation, kind: float) -> TableError:
-        return Throttled("busy", retry_after_s=0.001) if kind < 0.05 else StoreUnavailable("cut before it was sent")
 
-    def _outcome_or_lost(self, operation: Operation, kind: float, outcome: Outcome) -> Outcome:
+def failing(chance: random.Random) -> Scripted:
+    """Return a store that fails, throttles and delays calls at random."""
+
+    def fault(operation: Operation, call: int) -> Fault:
+        kind = chance.random()
+        if kind < 0.15:
+            return Throttled("busy", retry_after_s=0.001) if kind < 0.05 else StoreUnavailable("cut before it was sent")
         lost = kind < 0.2 and not isinstance(operation, Get)
-        return StoreUnavailable("the answer was lost", applied="unknown") if lost else outcome
+        return StoreUnavailable("the answer was lost", applied="unknown") if lost else None
+
+    store = Scripted()
+    store.fault = fault
+    store.takes_s = lambda operations: 0.001 * chance.random() if chance.random() < 0.1 else 0.0
+    return store
 
 
 @pytest.mark.parametrize(
@@ -135,15 +109,12 @@ class Failing(Policy):
 @in_virtual_time
 async def test_over_a_failing_store_each_write_counts_once(on: tuple[str, ...], full: bool) -> None:
     writes = 64 if full else 32
-    options: dict[str, Any] = {"store": "s"}
+    both = {name: value for each in on if each in ("retry", "rate") for name, value in OPTIONS[each].items()}
+    options: dict[str, Any] = {"store": "s", "read": both, "write": both}
     for name in on:
-        both = name in ("retry", "rate")
-        more = (
-            {side: {**options.get(side, {}), **OPTIONS[name]} for side in ("read", "write")} if both else OPTIONS[name]
-        )
-        options |= more
+        options |= OPTIONS[name] if name not in ("retry", "rate") else {}
     seed = f"the same for {on}"
-    store = stacked(Failing(MemoryStore(TableSpec("t")), random.Random(seed)), options)
+    store = stacked(failing(random.Random(seed)), options)
     table = Table(store, deadline_s=30)
     created = await asyncio.gather(*(count(table, writer, planned(seed, writer, writes)) for writer in range(WRITERS)))
     await store.close()
@@ -192,35 +163,3 @@ async def gotten(table: Table, key: str) -> Any:
             return values.decode(outcome.value)
         assert isinstance(outcome, TableError), outcome
         await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("seed", range(4))
-async def test_any_combination_of_policies_gives_the_same_outcomes(seed: int) -> None:
-    """Compare the outcomes of one caller's batches, over a healthy store, with those of the naive table."""
-    chance = random.Random(seed)
-    table, naive = Table(stacked(MemoryStore(TableSpec("t")), EVERYTHING)), Naive(None)
-    for _ in range(60):
-        batch = [operation(chance) for _ in range(chance.choice([1, 3, 30]))]
-        answers = await table.batch([asked.operation for asked in batch])
-        for asked, answer in zip(batch, answers, strict=True):
-            wanted = naive.do(asked, 0)
-            code = "found" if isinstance(answer, Record) else "absent" if answer is None else "done"
-            assert (answer.code if isinstance(answer, TableError) else code) == wanted.code
-            if isinstance(answer, Record):
-                assert same(values.decode(answer.value), wanted.value)
-
-
-def operation(chance: random.Random) -> Sent:
-    key, value = chance.choice(KEYS), {"n": chance.randrange(100)}
-    match chance.randrange(5):
-        case 0 | 1:
-            return Sent(Get(key))
-        case 2:
-            return Sent(Put(key, values.encode(value), if_absent=chance.random() < 0.3), value)
-        case 3:
-            return Sent(Delete(key))
-        case _:
-            default = {"n": 0} if chance.random() < 0.5 else None
-            text = None if default is None else values.encode(default)
-            document = {"update": {"$inc": {"n": 1}}, "default": default}
-            return Sent(Update(key, updates.parse({"$inc": {"n": 1}}), text), document)

@@ -1,24 +1,18 @@
 """The log at start: where each store keeps its records, without secrets, and which tables there are."""
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
-from pydantic import BaseModel
 
 from service.telemetry.lines import logged
 from support.running import Service
-from support.waiting import eventually
 from tableside import __version__
-from tableside.app import create_app
 from tableside.catalog import log_start
-from tableside.core.backend import place_of
 from tableside.core.urls import url_place
-from tableside.server.server import ListenAddress, Server, ServerConfig
-from tableside.settings import LimitSettings, validate
+from tableside.settings import validate
 
 SECRET = "hunter2"
 PLACES: dict[str, tuple[dict[str, Any], str]] = {
@@ -55,13 +49,6 @@ def test_the_place_of_each_store_is_logged_without_secrets() -> None:
     ]
 
 
-def test_the_names_of_tables_are_logged_up_to_a_limit() -> None:
-    assert started(["a", "b"])[-1] == "tables: 2 (a, b)"
-    names = [f"t{number}" for number in range(21)]
-    assert started(names[:20])[-1] == f"tables: 20 ({', '.join(names[:20])})"
-    assert started(names)[-1] == f"tables: 21 ({', '.join(names[:20])}, …)"
-
-
 @pytest.mark.parametrize(
     "password", [f"1/{SECRET}", f"1?{SECRET}", f"1#{SECRET}", f"{SECRET}/1"], ids=["slash", "query", "hash", "after"]
 )
@@ -71,13 +58,6 @@ def test_a_password_that_is_not_encoded_is_not_logged(password: str) -> None:
     assert "me" not in place.split()
 
 
-def test_a_store_of_a_plug_in_needs_no_address() -> None:
-    class Options(BaseModel):
-        """The settings of a plug-in."""
-
-    assert place_of(Options()) is None
-
-
 def test_the_service_logs_its_stores_its_tables_and_the_addresses_of_its_pages(service: Service) -> None:
     events = [json.loads(line)["event"] for line in service.log.read_text().splitlines() if line.startswith("{")]
     assert f"store local: rocksdb, {service.directory / 'tableside-data'}" in events
@@ -85,15 +65,3 @@ def test_the_service_logs_its_stores_its_tables_and_the_addresses_of_its_pages(s
     pages = [event.removeprefix("page: ") for event in events if event.startswith("page: ")]
     assert pages == [f"{service.url}/docs", f"{service.url}/console"]
     assert [httpx.get(page).status_code for page in pages] == [200, 200]
-
-
-async def test_the_addresses_of_pages_are_those_of_the_listener() -> None:
-    app = create_app(validate({"stores": {"m": {"kind": "memory"}}}))
-    server = Server(ServerConfig(app, LimitSettings(drain_s=0), ListenAddress("127.0.0.1", 0, pages=("/docs",))))
-    with logged() as lines:
-        task = asyncio.create_task(server.serve())
-        await eventually(lambda: server.started)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        server.should_exit = True
-        await task
-    assert [event for event in lines.events if event.startswith("page")] == [f"page: http://127.0.0.1:{port}/docs"]

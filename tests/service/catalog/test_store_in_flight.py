@@ -71,13 +71,15 @@ def test_an_idle_store_accepts_a_request_of_any_size(limits: InFlight) -> None:
         other.check(1000, 0)
 
 
-def test_a_changed_share_applies_to_the_next_request(limits: InFlight) -> None:
-    store = StoreInFlight(limits, "a")
-    assert fill(store) == 12
-    limits.change(**LIMITS, store_share_max=1.0)
-    assert fill(store) == 4
-    limits.change(**LIMITS, store_share_max=0.1)
-    assert fill(store) == 0
+def test_a_request_above_the_limit_is_admitted_alone(limits: InFlight) -> None:
+    operations = limits.operations
+    operations.enter(1)
+    with pytest.raises(Overloaded):
+        operations.enter(1000)
+    operations.leave(1)
+    operations.enter(1000)
+    with pytest.raises(Overloaded):
+        operations.enter(1)
 
 
 async def test_a_partition_returns_the_rejection_as_the_outcome_of_each_operation(limits: InFlight) -> None:

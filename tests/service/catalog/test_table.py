@@ -1,6 +1,7 @@
 """A table: operations on one key run in order, and are folded if that is exact. Also deadlines and failures."""
 
 import asyncio
+import json
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,10 +9,10 @@ from typing import Any
 import pytest
 
 from contract import COMPOSITE, put, update
-from tableside.catalog.combining import COMBINED_BYTES_MAX, COMBINED_OPERATIONS_MAX
+from support.scripted import RecordingStore
 from tableside.catalog.table import Table
-from tableside.core import values
-from tableside.core.budget import NO_DEADLINE, Budget
+from tableside.core import NOT_READ, values
+from tableside.core.budget import NO_DEADLINE, Budget, ValueRoom
 from tableside.core.errors import (
     DeadlineExceeded,
     InvalidOperation,
@@ -20,42 +21,24 @@ from tableside.core.errors import (
     StoreUnavailable,
     TableError,
 )
-from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Token, Update, Written
-from tableside.core.store import Capabilities, Page, Policy, Scan, TableSpec
+from tableside.core.store import Capabilities, Policy, Scan, TableSpec
 from tableside.stores.memory import MemoryStore
 
 
-class RecordingStore(Policy):
-    """A store that records its calls, and can fail or delay some operations."""
-
-    def __init__(self, spec: TableSpec) -> None:
-        super().__init__(MemoryStore(spec))
-        self.calls: list[list[Operation]] = []
-        self.fails: Callable[[Operation], TableError | None] = lambda operation: None
-        self.takes_s = 0.0
-
-    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
-        keys = [operation.key for operation in operations]
-        assert len(set(keys)) == len(keys), "a key occurs twice in a call"
-        self.calls.append(list(operations))
-        await asyncio.sleep(self.takes_s)
-        kept = [operation for operation in operations if self.fails(operation) is None]
-        answers = iter(await self._inner.apply(kept))
-        return [self.fails(operation) or next(answers) for operation in operations]
-
-    async def scan(self, scan: Scan) -> Page:
-        await asyncio.sleep(self.takes_s)
-        return await self._inner.scan(scan)
+class Slow(RecordingStore):
+    """A recording store that delays splits too."""
 
     async def splits(self, count_max: int) -> list[bytes]:
-        await asyncio.sleep(self.takes_s)
-        return await self._inner.splits(count_max)
+        await asyncio.sleep(self.takes_s([]))
+        return await super().splits(count_max)
 
 
 @pytest.fixture
 def store() -> RecordingStore:
-    return RecordingStore(TableSpec("t"))
+    store = Slow()
+    store.deaf = True
+    return store
 
 
 @pytest.fixture
@@ -86,11 +69,6 @@ async def test_operations_of_one_kind_on_different_keys_share_a_call(table: Tabl
     assert [[operation.key for operation in call] for call in store.calls] == [["a", "f"], ["b", "e"], ["c"], ["d"]]
 
 
-async def test_rounds_are_as_many_as_the_longest_key_needs(table: Table, store: RecordingStore) -> None:
-    await table.batch([put("a"), Get("a"), put("a"), put("b"), Get("b"), put("c")])
-    assert [[operation.key for operation in call] for call in store.calls] == [["a", "b", "c"], ["a", "b"], ["a"]]
-
-
 # Folding
 
 
@@ -107,16 +85,6 @@ async def test_puts_and_gets_of_one_key_are_folded(table: Table, store: Recordin
     assert len(store.calls) == 2
     assert {type(one) for one in found} == {Record}
     assert await value(table, "a") == {"n": 99}
-
-
-@pytest.mark.parametrize(
-    ("ages", "strictest"), [((None, None), None), ((None, 5), 5), ((5, None), 5), ((7, 5), 5), ((0, None), 0)]
-)
-async def test_folded_gets_use_the_lowest_maximum_age(
-    table: Table, store: RecordingStore, ages: tuple[float | None, float | None], strictest: float | None
-) -> None:
-    await table.batch([Get("a", age) for age in ages])
-    assert store.calls == [[Get("a", strictest)]]
 
 
 @pytest.mark.parametrize(
@@ -176,31 +144,9 @@ async def test_if_a_store_rejects_values_each_folded_write_gets_its_outcome() ->
             taken = iter(await super().apply([one for one, is_bad in zip(operations, bad, strict=True) if not is_bad]))
             return [refused if is_bad else next(taken) for is_bad in bad]
 
-    table = Table(Picky(TableSpec("t")))
+    table = Table(Picky())
     outcomes = await table.batch([put("a", {"n": 5}), update("a", {"$unset": ["n"]}), put("a", {"n": 5}), put("a", {})])
     assert [type(outcome) for outcome in outcomes] == [InvalidOperation, RecordNotFound, InvalidOperation, Written]
-
-
-async def test_a_table_with_named_keys_folds_updates_of_other_members() -> None:
-    spec = TableSpec("t", KeySchema(COMPOSITE.fields))
-    store = RecordingStore(spec)
-    ok(await Table(store).batch([update(("u", 1), {"$inc": {"n": 1}}, {}) for _ in range(10)]))
-    assert len(store.calls) == 1
-
-
-async def test_ten_thousand_updates_of_one_record_do_not_block_other_tasks(table: Table, store: RecordingStore) -> None:
-    operations = [update("a", {"$set": {f"m{index}": index}}, {}) for index in range(10_000)]
-    started = time.process_time()
-    ok(await table.batch(operations))
-    assert time.process_time() - started < 5
-    assert len(store.calls) == -(-10_000 // COMBINED_OPERATIONS_MAX)
-    assert await value(table, "a") == {f"m{index}": index for index in range(10_000)}
-
-
-async def test_the_size_of_combined_updates_is_limited(table: Table, store: RecordingStore) -> None:
-    large = {"$set": {"s": "x" * (COMBINED_BYTES_MAX // 4)}}
-    ok(await table.batch([update("a", large, {}) for _ in range(6)]))
-    assert len(store.calls) == 2
 
 
 async def test_an_update_that_contradicts_its_key_fails_alone() -> None:
@@ -246,7 +192,7 @@ async def test_after_a_retriable_failure_later_operations_on_the_key_are_not_att
 ) -> None:
     await table.batch([put("a", {"n": 1}), put("b", {"n": 1})])
     store.calls.clear()
-    store.fails = lambda operation: failure if isinstance(operation, Update) and operation.key == "a" else None
+    store.fault = lambda operation, call: failure if isinstance(operation, Update) and operation.key == "a" else None
     outcomes = await table.batch(
         [
             put("a", {"n": 5}, ttl_s=60),
@@ -271,22 +217,22 @@ async def test_after_a_retriable_failure_later_operations_on_the_key_are_not_att
     assert isinstance(outcomes[6], Record)
     assert isinstance(outcomes[7], Written)
     assert sum(operation.key == "a" for call in store.calls for operation in call) == 2
-    store.fails = lambda operation: None
-    assert await value(table, "a") == {"n": 5}
+    store.fault = lambda operation, call: None
+    assert await value(table, "a") == {"n": 6 if failure.applied == "unknown" else 5}
     assert await value(table, "b") == {"n": 9}
 
 
 async def test_after_a_failed_get_the_next_write_is_not_attempted(table: Table, store: RecordingStore) -> None:
-    store.fails = lambda operation: StoreUnavailable("gone") if isinstance(operation, Get) else None
+    store.fault = lambda operation, call: StoreUnavailable("gone") if isinstance(operation, Get) else None
     outcomes = await table.batch([Get("a"), Get("a"), put("a")])
     assert [type(outcome) for outcome in outcomes] == [StoreUnavailable] * 3
-    store.fails = lambda operation: None
+    store.fault = lambda operation, call: None
     assert await table.one(Get("a")) is None
 
 
 async def test_folded_operations_share_a_retriable_failure(table: Table, store: RecordingStore) -> None:
     failure = StoreUnavailable("gone", applied="unknown")
-    store.fails = lambda operation: failure if isinstance(operation, Update) else None
+    store.fault = lambda operation, call: failure if isinstance(operation, Update) else None
     assert await table.batch([increment(), increment(), increment()]) == [failure] * 3
     assert len(store.calls) == 1
 
@@ -295,7 +241,7 @@ async def test_folded_operations_share_a_retriable_failure(table: Table, store: 
 
 
 async def test_unfinished_operations_report_the_deadline(table: Table, store: RecordingStore) -> None:
-    store.takes_s = 5
+    store.takes_s = lambda operations: 5
     outcomes = await table.batch([Get("a"), put("b"), increment("c"), Delete("d")], Budget(time.monotonic() + 0.05))
     assert {type(outcome) for outcome in outcomes} == {DeadlineExceeded}
     assert [outcome.applied for outcome in outcomes if isinstance(outcome, TableError)] == ["no"] + ["unknown"] * 3
@@ -310,7 +256,7 @@ async def test_after_the_deadline_the_store_is_not_called(table: Table, store: R
 
 
 async def test_rounds_share_one_deadline(table: Table, store: RecordingStore) -> None:
-    store.takes_s = 0.3
+    store.takes_s = lambda operations: 0.3
     operations: list[Operation] = [
         put("a", {"n": 1}),
         Get("a"),
@@ -326,19 +272,84 @@ async def test_rounds_share_one_deadline(table: Table, store: RecordingStore) ->
     assert all(outcome.applied == "no" for outcome in outcomes if isinstance(outcome, TableError))
 
 
-async def test_a_call_without_a_budget_ends_at_the_deadline_of_the_table(store: RecordingStore) -> None:
-    table = Table(store, deadline_s=0.05)
-    store.takes_s = 5
-    started = time.monotonic()
-    assert isinstance(await table.one(Get("a")), DeadlineExceeded)
-    assert time.monotonic() - started < 2
-
-
 async def test_scans_and_splits_have_a_deadline_too(table: Table, store: RecordingStore) -> None:
     assert (await table.scan(Scan(10))).records == []
     assert len(await table.splits(4)) >= 1
-    store.takes_s = 5
+    store.takes_s = lambda operations: 5
     with pytest.raises(DeadlineExceeded):
         await table.scan(Scan(10), Budget(time.monotonic() + 0.05))
     with pytest.raises(DeadlineExceeded):
         await table.splits(4, Budget(time.monotonic() + 0.05))
+
+
+# Batches of large values: a store reads them in pieces, while the response has room
+
+VALUE = {"n": 1, "text": "x" * 1000}
+VALUE_BYTES = len(json.dumps(VALUE, separators=(",", ":")))
+
+
+class PiecewiseStore(Policy):
+    """A store that attempts only the first operations of a call."""
+
+    def __init__(self, attempted_max: int = 2) -> None:
+        super().__init__(MemoryStore(TableSpec("t")))
+        self.attempted_max = attempted_max
+        self.calls: list[list[Operation]] = []
+
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
+        self.calls.append(list(operations))
+        done = await self._inner.apply(operations[: max(0, self.attempted_max)], budget)
+        return [*done, *[NOT_READ] * (len(operations) - len(done))]
+
+
+@pytest.fixture
+async def piecewise() -> PiecewiseStore:
+    piecewise = PiecewiseStore(1000)
+    await piecewise.apply([put(f"k{index}", VALUE) for index in range(10)])
+    piecewise.attempted_max = 2
+    piecewise.calls.clear()
+    return piecewise
+
+
+def gets(count: int) -> list[Operation]:
+    return [Get(f"k{index}") for index in range(count)]
+
+
+async def test_gets_that_a_call_left_out_are_in_the_next_call(piecewise: PiecewiseStore) -> None:
+    outcomes = await Table(piecewise).batch(gets(7))
+    assert all(isinstance(outcome, Record) for outcome in outcomes)
+    assert [len(call) for call in piecewise.calls] == [7, 5, 3, 1]
+
+
+async def test_gets_beyond_the_room_are_too_large_and_not_sent(piecewise: PiecewiseStore) -> None:
+    outcomes = await Table(piecewise).batch(gets(10), Budget(room=ValueRoom(3 * VALUE_BYTES)))
+    assert [type(outcome) for outcome in outcomes] == [Record] * 4 + [type(NOT_READ)] * 6
+    assert (NOT_READ.code, NOT_READ.retriable, NOT_READ.applied) == ("too_large", True, "no")
+    assert [len(call) for call in piecewise.calls] == [10, 1, 1], "as many as fit, and the one that exceeds the room"
+
+
+async def test_values_are_reduced_before_they_are_counted(piecewise: PiecewiseStore) -> None:
+    room = ValueRoom(VALUE_BYTES, lambda: lambda value: b'{"n":1}')
+    outcomes = await Table(piecewise).batch(gets(10), Budget(room=room))
+    assert [outcome.value for outcome in outcomes if isinstance(outcome, Record)] == [b'{"n":1}'] * 10
+
+
+async def test_writes_beyond_the_room_are_applied_and_return_no_value(piecewise: PiecewiseStore) -> None:
+    updates: list[Operation] = [update(f"k{index}", {"$inc": {"n": 1}}, returning=True) for index in range(6)]
+    outcomes = await Table(piecewise).batch(updates, Budget(room=ValueRoom(VALUE_BYTES)))
+    values = [outcome.value is not None for outcome in outcomes if isinstance(outcome, Written)]
+    assert values == [True, True, False, False, False, False]
+    piecewise.attempted_max = 100
+    for outcome in await Table(piecewise).batch(gets(6)):
+        assert isinstance(outcome, Record)
+        assert json.loads(outcome.value)["n"] == 2
+
+
+async def test_all_rounds_share_the_room_and_a_get_without_room_does_not_block_writes(
+    piecewise: PiecewiseStore,
+) -> None:
+    piecewise.attempted_max = 100
+    pair: list[Operation] = [Get("k0"), update("k0", {"$inc": {"n": 1}}, if_match=("*",))]
+    outcomes = await Table(piecewise).batch(pair * 4, Budget(room=ValueRoom(1.5 * VALUE_BYTES)))
+    assert [type(outcome) for outcome in outcomes[::2]] == [Record, Record, type(NOT_READ), type(NOT_READ)]
+    assert all(isinstance(outcome, Written) for outcome in outcomes[1::2])
