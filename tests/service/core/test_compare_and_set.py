@@ -77,12 +77,6 @@ def value(dictionary: Dictionary, key: str = "a") -> object:
     return values.decode(stored.value)
 
 
-async def test_a_batch_takes_one_read_round_and_one_write_round(writes: CompareAndSet, dictionary: Dictionary) -> None:
-    batch: list[Write] = [increment(f"{index}") for index in range(100)]
-    assert {type(outcome) for outcome in await writes.apply(batch, math.inf)} == {Written}
-    assert (dictionary.reads, dictionary.replacements) == (1, 1)
-
-
 async def test_local_writers_of_one_record_conflict_at_most_once_each(
     writes: CompareAndSet, dictionary: Dictionary
 ) -> None:
@@ -92,31 +86,12 @@ async def test_local_writers_of_one_record_conflict_at_most_once_each(
     assert dictionary.lost <= 64
 
 
-async def test_a_contended_record_does_not_delay_others(writes: CompareAndSet, dictionary: Dictionary) -> None:
-    dictionary.intruders = [Stored(b'{"n":7}', "theirs")]
-    outcomes = await writes.apply([increment("a"), increment("b")], math.inf)
-    assert {type(outcome) for outcome in outcomes} == {Written}
-    assert same(value(dictionary, "a"), {"n": 8})
-    assert same(value(dictionary, "b"), {"n": 1})
-    assert (dictionary.reads, dictionary.replacements) == (2, 2)
-
-
 async def test_it_gives_up_after_repeated_conflicts(writes: CompareAndSet, dictionary: Dictionary) -> None:
     dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
     [outcome] = await writes.apply([increment()], math.inf)
     assert isinstance(outcome, Contended)
     assert (outcome.applied, outcome.retriable) == ("no", True)
     assert dictionary.reads <= compare_and_set.ATTEMPTS_MAX + 1
-
-
-async def test_it_gives_up_at_the_deadline(dictionary: Dictionary) -> None:
-    writes = CompareAndSet(SPEC, dictionary, etag=lambda: "v")
-    dictionary.intruders = [Stored(b"{}", f"theirs {index}") for index in range(1000)]
-    started = asyncio.get_running_loop().time()
-    [outcome] = await writes.apply([increment()], started + 0.05)
-    assert isinstance(outcome, DeadlineExceeded)
-    assert outcome.applied == "no"
-    assert asyncio.get_running_loop().time() - started < 1
 
 
 async def test_a_rejection_of_the_store_is_not_retried(writes: CompareAndSet, dictionary: Dictionary) -> None:

@@ -2,30 +2,12 @@
 
 import asyncio
 import threading
-import time
 
 import pytest
 
-from tableside.core.budget import THREADS_MAX, Budget, in_pieces, run_in_thread
-from tableside.core.concurrency import SLICE_S, Pieces, chunks_of, gather_bounded
+from tableside.core.budget import THREADS_MAX, Budget, run_in_thread
+from tableside.core.concurrency import gather_bounded
 from tableside.core.errors import DeadlineExceeded
-
-
-@pytest.mark.parametrize(
-    ("items", "cut"),
-    [
-        ([], []),
-        ([5, 5, 5], [[5, 5], [5]]),
-        ([11, 1, 1], [[11], [1, 1]]),
-        ([1, 11, 1], [[1], [11], [1]]),
-        ([1, 1, 1, 1], [[1, 1, 1], [1]]),
-        ([10], [[10]]),
-        ([6, 4, 1], [[6, 4], [1]]),
-    ],
-    ids=str,
-)
-def test_items_are_divided_by_size_with_at_least_one_per_part(items: list[int], cut: list[list[int]]) -> None:
-    assert [list(part) for part in chunks_of(items, 3, 10, lambda item: item)] == cut
 
 
 async def test_a_failure_cancels_the_others_and_is_raised_unchanged() -> None:
@@ -63,16 +45,6 @@ async def test_a_few_threads_compute_at_a_time() -> None:
     ended.set()
     assert threading.get_ident() not in await asyncio.gather(*tasks)
     assert most == THREADS_MAX
-
-
-async def test_work_in_pieces_ends_at_its_deadline() -> None:
-    def work() -> Pieces[None]:
-        for _ in range(100):
-            time.sleep(SLICE_S)
-            yield
-
-    with pytest.raises(DeadlineExceeded):
-        await in_pieces(work(), Budget(time.monotonic() + 0.01))
 
 
 async def test_work_that_waits_for_a_thread_ends_at_its_deadline_and_is_not_started() -> None:

@@ -3,10 +3,11 @@
 from typing import Any
 from urllib.parse import quote
 
-from hypothesis import assume, example, given, settings, strategies as st
+from hypothesis import example, given, settings, strategies as st
 
 from contract import COMPOSITE, INTEGERS, STRINGS, THREE_PARTS
-from tableside.core.keys import KeyField, KeySchema, prefix_end
+from tableside.core import PageBuilder, Record, Scan
+from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Key
 
 TWO_STRINGS = KeySchema((KeyField("a", "string"), KeyField("b", "string")))
@@ -56,13 +57,6 @@ def test_encoding_and_path_of_a_key_are_reversible(given_keys: tuple[KeySchema, 
     assert schema.from_json(list(key) if isinstance(key, tuple) else key) == key
 
 
-@settings(max_examples=200, deadline=None)
-@given(with_two_keys)
-def test_keys_encoded_together_equal_keys_encoded_separately(given_keys: tuple[KeySchema, Key, Key]) -> None:
-    schema, *keys = given_keys
-    assert schema.encode_all(keys, b"t\0") == [b"t\0" + schema.encode(key) for key in keys]
-
-
 @settings(max_examples=500, deadline=None)
 @given(with_two_keys, st.sampled_from(["", "a", "ü", "\uffff", "\U0010ffff", "ab"]))
 def test_the_bounds_of_a_scan_contain_exactly_the_requested_keys(
@@ -85,9 +79,8 @@ def test_the_bounds_of_a_scan_contain_exactly_the_requested_keys(
         assert contains_key(schema.bounds(None, prefix)) == first.startswith(prefix)
 
 
-@settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=4), st.binary(max_size=6))
-def test_the_end_of_a_prefix_range_is_above_all_keys_with_the_prefix(prefix: bytes, text: bytes) -> None:
-    end = prefix_end(prefix)
-    assume(text >= prefix)
-    assert text.startswith(prefix) == (end is None or text < end) or (end is None and not prefix.strip(b"\xff"))
+def test_a_page_ends_when_its_keys_reach_the_limit_of_bytes_as_json() -> None:
+    page = PageBuilder(Scan(1000, bytes_max=100_000))
+    while not page.complete:
+        page.add(("\1" * 1024,) * 8, Record(b"{}", "e"))
+    assert len(page.records) == 3, "each has 48 KiB"

@@ -1,20 +1,14 @@
 """The partition of a record: the one that Kafka's own producer chooses, or the one that the caller names."""
 
-from typing import Any
-
 import pytest
 
-from contract import update
 from spark_client.kafka_placement.keys import placed as placed_by_kafka
 from tableside.core.errors import InvalidOperation
-from tableside.core.operations import Delete, Get, Operation, Put
-from tableside.core.partitioner import default_partition, murmur2, parse_partitions, target_partitions
+from tableside.core.partitioner import default_partition, murmur2, parse_partitions
 
 CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
     "all by name": ("all", (0, 1, 2)),
-    "all by null": (None, (0, 1, 2)),
     "all by -1": ([-1], (0, 1, 2)),
-    "all, twice": ([-1, -1], (0, 1, 2)),
     "default": ("default", None),
     "default in a list": ([None], None),
     "nowhere": ([], ()),
@@ -25,16 +19,11 @@ CHOICES: dict[str, tuple[object, tuple[int, ...] | None]] = {
 
 REFUSED: dict[str, tuple[object, str]] = {
     "outside": ([0, 3], "no partition 3: this table has partitions 0 to 2"),
-    "below": ([-2], "no partition -2: this table has partitions 0 to 2"),
     "-1 and another": ([-1, 0], "-1 in partitions must be the only element; it means all 3"),
     "null and another": ([None, 0], "null in partitions must be the only"),
-    "null twice": ([None, None], "null in partitions must be the only"),
     "a text": (["1"], "an integer"),
-    "a truth": ([True], "an integer"),
     "a fraction": ([0.5], "an integer"),
     "no list": (1, "below 3"),
-    "another word": ("some", "below 3"),
-    "an object": ({}, "below 3"),
 }
 
 
@@ -67,41 +56,3 @@ def test_an_invalid_choice_of_partitions_is_rejected(choice: str) -> None:
     raw, detail = REFUSED[choice]
     with pytest.raises(InvalidOperation, match=detail):
         parse_partitions(raw, 3)
-
-
-@pytest.mark.parametrize(
-    "operation",
-    [
-        Get("a", partitions=(0, 1)),
-        Get("a", partitions=()),
-        Put("a", b"{}", if_match=("x",), partitions=(0, 1)),
-        update("a", {}, if_match=("*",), partitions=(0, 1, 2)),
-        Delete("a", if_match=("x",), partitions=(1, 2)),
-        Put("a", b"{}", partitions=(0, 3)),
-        Get("a", partitions=(-1,)),
-    ],
-    ids=repr,
-)
-def test_invalid_target_partitions_are_rejected(operation: Operation) -> None:
-    with pytest.raises(InvalidOperation, match="3"):
-        target_partitions(operation, 3)
-
-
-@pytest.mark.parametrize(
-    ("operation", "wanted"),
-    [
-        (Get("a", partitions=(1,)), (1,)),
-        (Get("a"), (default_partition("a", 3),)),
-        (Put("a", b"{}", if_match=("x",), partitions=(2,)), (2,)),
-        (Put("a", b"{}", if_match=("x",), partitions=()), ()),
-        (Put("a", b"{}", if_absent=True, partitions=(0, 1)), (0, 1)),
-    ],
-)
-def test_target_partitions_follow_the_operation(operation: Any, wanted: tuple[int, ...]) -> None:
-    assert target_partitions(operation, 3) == wanted
-
-
-def test_all_partitions_of_a_table_with_one_partition() -> None:
-    everywhere = parse_partitions("all", 1)
-    assert target_partitions(Get("a", partitions=everywhere), 1) == (0,)
-    assert target_partitions(Delete("a", ("x",), partitions=everywhere), 1) == (0,)

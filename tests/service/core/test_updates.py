@@ -10,7 +10,8 @@ from contract import same
 from tableside.core import updates, values
 from tableside.core.errors import InvalidOperation, TooLarge
 from tableside.core.update_operators import SORT_VISITS, VISITED_ELEMENTS_MAX
-from tableside.core.updates import Changes, joined, parse
+from tableside.core.updates import PACKED_BYTES_MIN, PATH_NAMES_MAX, Changes, PackedChanges, joined, packed, parse
+from tableside.core.values import ELEMENTS_MAX
 
 
 def applied(value: dict[str, Any], document: object) -> Any:
@@ -18,55 +19,38 @@ def applied(value: dict[str, Any], document: object) -> Any:
 
 
 APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
-    "$set a member": ({"a": 1}, {"$set": {"a": 2}}, {"a": 2}),
     "$set a new member": ({"a": 1}, {"$set": {"b": [1, {"x": None}]}}, {"a": 1, "b": [1, {"x": None}]}),
-    "$set null": ({"a": 1}, {"$set": {"a": None}}, {"a": None}),
     "$set along a path": ({"a": {"b": 1, "c": 2}}, {"$set": {"a.b": 3}}, {"a": {"b": 3, "c": 2}}),
     "$set makes parents": ({}, {"$set": {"a.b.c": 1}}, {"a": {"b": {"c": 1}}}),
-    "$set two paths with one parent": ({}, {"$set": {"a.b": 1, "a.c": 2}}, {"a": {"b": 1, "c": 2}}),
     "$set an object as it is": ({"a": {"x": 1}}, {"$set": {"a": {"y": None}}}, {"a": {"y": None}}),
     "$set of dollar names inside": ({}, {"$set": {"a": {"$inc": 1}}}, {"a": {"$inc": 1}}),
     "$set a name of digits": ({"a": {"0": 1}}, {"$set": {"a.0": 2}}, {"a": {"0": 2}}),
-    "$set of nothing": ({"a": 1}, {"$set": {}}, {"a": 1}),
     "$set makes numbers canonical": ({}, {"$set": {"a": [1.0, 1e3]}}, {"a": [1, 1000]}),
     "$unset by an array": ({"a": 1, "b": {"c": 1, "d": 2}}, {"$unset": ["a", "b.c"]}, {"b": {"d": 2}}),
-    "$unset by an object": ({"a": 1, "b": 2}, {"$unset": {"a": ""}}, {"b": 2}),
     "$unset by an object of anything": ({"a": 1, "b": 2}, {"$unset": {"a": {"x": None}, "b": 1}}, {}),
     "$unset what is absent": ({"a": 1}, {"$unset": ["b", "c.d"]}, {"a": 1}),
     "$unset through a scalar": ({"a": 1}, {"$unset": ["a.b"]}, {"a": 1}),
-    "$unset through null": ({"a": None}, {"$unset": ["a.b"]}, {"a": None}),
     "$unset through an array": ({"a": [{"b": 1}]}, {"$unset": ["a.b"]}, {"a": [{"b": 1}]}),
     "$unset leaves an empty parent": ({"a": {"b": 1}}, {"$unset": ["a.b"]}, {"a": {}}),
-    "$unset of nothing": ({"a": 1}, {"$unset": []}, {"a": 1}),
     "$inc": ({"a": 1}, {"$inc": {"a": 2}}, {"a": 3}),
-    "$inc downwards": ({"a": 1}, {"$inc": {"a": -2}}, {"a": -1}),
     "$inc of an absent member": ({}, {"$inc": {"a": 2, "b.c": 3}}, {"a": 2, "b": {"c": 3}}),
     "$inc an integer by a double": ({"a": 1}, {"$inc": {"a": 0.5}}, {"a": 1.5}),
     "$inc to a whole number": ({"a": 0.5}, {"$inc": {"a": 0.5}}, {"a": 1}),
     "$inc by a whole double": ({"a": 2**53}, {"$inc": {"a": 1.0}}, {"a": 2**53 + 1}),
     "$inc to the greatest integer": ({"a": 2**63 - 2}, {"$inc": {"a": 1}}, {"a": 2**63 - 1}),
-    "$inc to the least integer": ({"a": -(2**63) + 1}, {"$inc": {"a": -1}}, {"a": -(2**63)}),
     "$min of a smaller number": ({"a": 2}, {"$min": {"a": 1.5}}, {"a": 1.5}),
-    "$min of a greater number": ({"a": 2}, {"$min": {"a": 3}}, {"a": 2}),
     "$min of an absent member": ({}, {"$min": {"a.b": 3}}, {"a": {"b": 3}}),
     "$min of strings": ({"a": "b"}, {"$min": {"a": "a"}}, {"a": "a"}),
     "$max of a greater number": ({"a": 2}, {"$max": {"a": 2.5}}, {"a": 2.5}),
-    "$max of a smaller number": ({"a": 2}, {"$max": {"a": 1}}, {"a": 2}),
     "$max of neighbours beyond a double": ({"a": 2**53}, {"$max": {"a": 2**53 + 1}}, {"a": 2**53 + 1}),
     "$max of strings by their bytes": ({"a": "\uffff"}, {"$max": {"a": "\U00010000"}}, {"a": "\U00010000"}),
-    "$max of an absent member": ({}, {"$max": {"a": "x"}}, {"a": "x"}),
     "$push an element": ({"a": [1]}, {"$push": {"a": 1}}, {"a": [1, 1]}),
     "$push an array as one element": ({"a": [1]}, {"$push": {"a": [2, 3]}}, {"a": [1, [2, 3]]}),
-    "$push null": ({"a": []}, {"$push": {"a": None}}, {"a": [None]}),
     "$push to what is absent": ({}, {"$push": {"a.b": 1}}, {"a": {"b": [1]}}),
     "$push each": ({"a": [1]}, {"$push": {"a": {"$each": [2, [3]]}}}, {"a": [1, 2, [3]]}),
-    "$push each of none to what is absent": ({}, {"$push": {"a": {"$each": []}}}, {"a": []}),
-    "$push an object": ({}, {"$push": {"a": {"each": []}}}, {"a": [{"each": []}]}),
-    "$addToSet an element that is new": ({"a": [1]}, {"$addToSet": {"a": 2}}, {"a": [1, 2]}),
     "$addToSet an element that is there": ({"a": [1, 1]}, {"$addToSet": {"a": 1}}, {"a": [1, 1]}),
     "$addToSet 1.0 where 1 is": ({"a": [1]}, {"$addToSet": {"a": 1.0}}, {"a": [1]}),
     "$addToSet tells true from 1": ({"a": [1]}, {"$addToSet": {"a": True}}, {"a": [1, True]}),
-    "$addToSet tells text from number": ({"a": [1]}, {"$addToSet": {"a": "1"}}, {"a": [1, "1"]}),
     "$addToSet looks past the order of members": (
         {"a": [{"x": 1, "y": {"p": 1, "q": 2}}]},
         {"$addToSet": {"a": {"y": {"q": 2, "p": 1}, "x": 1}}},
@@ -74,12 +58,9 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
     ),
     "$addToSet tells arrays by their order": ({"a": [[1, 2]]}, {"$addToSet": {"a": [2, 1]}}, {"a": [[1, 2], [2, 1]]}),
     "$addToSet each": ({"a": [1]}, {"$addToSet": {"a": {"$each": [1, 2, 2, 3]}}}, {"a": [1, 2, 3]}),
-    "$addToSet each of none": ({}, {"$addToSet": {"a": {"$each": []}}}, {"a": []}),
     "$addToSet to what is absent": ({}, {"$addToSet": {"a.b": 1}}, {"a": {"b": [1]}}),
     "$mul": ({"a": 3}, {"$mul": {"a": -2}}, {"a": -6}),
     "$mul of an absent member": ({}, {"$mul": {"a": 2, "b.c": 1.5}}, {"a": 0, "b": {"c": 0}}),
-    "$mul an integer by a double": ({"a": 3}, {"$mul": {"a": 0.5}}, {"a": 1.5}),
-    "$mul to a whole number": ({"a": 2.5}, {"$mul": {"a": 2}}, {"a": 5}),
     "$mul beyond a double": ({"a": 2**53 + 1}, {"$mul": {"a": 3}}, {"a": 3 * (2**53 + 1)}),
     "$pull each equal element": ({"a": [1, 2, 1, [1], {"x": 1}]}, {"$pull": {"a": 1}}, {"a": [2, [1], {"x": 1}]}),
     "$pull 1 and not true or text": ({"a": [1, True, "1"]}, {"$pull": {"a": 1.0}}, {"a": [True, "1"]}),
@@ -89,9 +70,7 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
         {"a": [3]},
     ),
     "$pull compares whole elements": ({"a": [{"x": 1, "y": 2}]}, {"$pull": {"a": {"x": 1}}}, {"a": [{"x": 1, "y": 2}]}),
-    "$pull an array as one element": ({"a": [[1, 2], 1, 2]}, {"$pull": {"a": [1, 2]}}, {"a": [1, 2]}),
     "$pull in": ({"a": [1, 2, None, 3]}, {"$pull": {"a": {"$in": [3, None, 4]}}}, {"a": [1, 2]}),
-    "$pull in none": ({"a": [1]}, {"$pull": {"a": {"$in": []}}}, {"a": [1]}),
     "$pull in elements with dollar names": ({"a": [{"$x": 1}]}, {"$pull": {"a": {"$in": [{"$x": 1}]}}}, {"a": []}),
     "$pull from what is absent": ({"a": {}}, {"$pull": {"a.b": 1, "c.d": 1, "e": 1}}, {"a": {}}),
     "$pull before and after $addToSet": (
@@ -101,9 +80,9 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
     ),
     "$push and keep the last": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3, 4], "$slice": -3}}}, {"a": [2, 3, 4]}),
     "$push and keep the first": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3, 4], "$slice": 3.0}}}, {"a": [1, 2, 3]}),
-    "$push and keep none": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3], "$slice": 0}}}, {"a": []}),
     "$push and keep more than there are": ({}, {"$push": {"a": {"$each": [1], "$slice": -(2**63)}}}, {"a": [1]}),
-    "$push none and cut": ({"a": [1, 2]}, {"$push": {"a": {"$each": [], "$slice": 1}}}, {"a": [1]}),
+    "$push each of none to what is absent": ({}, {"$push": {"a": {"$each": []}}}, {"a": []}),
+    "$push and keep none": ({"a": [1, 2]}, {"$push": {"a": {"$each": [3], "$slice": 0}}}, {"a": []}),
     "$push sorts before it cuts": (
         {"a": [5, 1]},
         {"$push": {"a": {"$each": [3], "$slice": 2, "$sort": 1}}},
@@ -124,6 +103,11 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
         {"$push": {"a": {"$each": [{"at": 1, "n": 2}, {"at": 2}], "$sort": {"at": -1}}}},
         {"a": [{"at": "x"}, {"at": 2}, {"at": 1, "n": 1}, {"at": 1, "n": 2}, None]},
     ),
+    "$addToSet after an array was replaced": (
+        {"a": [1]},
+        [{"$addToSet": {"a": 1}}, {"$set": {"a": [2]}}, {"$addToSet": {"a": {"$each": [1, 2]}}}],
+        {"a": [2, 1]},
+    ),
     "$addToSet after an array was cut": (
         {"a": [1, 2]},
         [
@@ -142,12 +126,9 @@ APPLIED: dict[str, tuple[dict[str, Any], object, object]] = {
     ),
     "an array, in order": ({"a": 1}, [{"$inc": {"a": 1}}, {"a": None}, {"$inc": {"a": 5}}], {"a": 5}),
     "an array of both languages": ({"a": 1}, [{"b": {"c": 1}}, {"$inc": {"b.c": 1}}], {"a": 1, "b": {"c": 2}}),
-    "an array of nothing": ({"a": 1}, [], {"a": 1}),
     "nothing": ({"a": 1}, {}, {"a": 1}),
     "a merge patch with dollar names inside": ({}, {"a": {"$set": 1}}, {"a": {"$set": 1}}),
     "a merge patch with dots in a name": ({"a": {"b": 1}}, {"a.b": 2}, {"a": {"b": 1}, "a.b": 2}),
-    "a merge patch does not look into arrays": ({}, {"a": [{"b": None}]}, {"a": [{"b": None}]}),
-    "a merge patch makes numbers canonical": ({}, {"a": 1.0, "b": [2.0]}, {"a": 1, "b": [2]}),
     "a merge patch of null for what is absent": ({"a": 1}, {"b": None, "c": {"d": None}}, {"a": 1, "c": {}}),
 }
 
@@ -176,78 +157,35 @@ for _ in range(28):
     DEEP_28 = {"d": DEEP_28}
 
 REFUSED_BY_ANY_VALUE: dict[str, object] = {
-    "operators and members": {"$set": {"a": 1}, "b": 2},
-    "members and operators": {"b": 2, "$set": {"a": 1}},
-    "an unknown operator": {"$rename": {"a": "b"}},
     "an operator in another case": {"$SET": {"a": 1}},
-    "a bare dollar": {"$": {"a": 1}},
-    "two operators on one path": {"$set": {"a": 1}, "$inc": {"a": 1}},
-    "a path and its parent": {"$set": {"a": 1}, "$inc": {"a.b": 1}},
-    "a path and its grandparent": {"$set": {"a.b.c": 1, "a": {}}},
     "$unset of a path and its parent": {"$unset": ["a", "a.b"]},
-    "$unset of a path twice": {"$unset": ["a", "a"]},
     "$unset of text": {"$unset": "a"},
-    "$unset of numbers": {"$unset": [1]},
     "$set of no object": {"$set": ["a"]},
-    "$set of null": {"$set": None},
-    "$inc by text": {"$inc": {"a": "1"}},
     "$inc by true": {"$inc": {"a": True}},
-    "$inc by null": {"$inc": {"a": None}},
     "$inc by too much": {"$inc": {"a": 2**63}},
     "$min of true": {"$min": {"a": True}},
-    "$max of null": {"$max": {"a": None}},
     "$max of an array": {"$max": {"a": [1]}},
     "$mul by text": {"$mul": {"a": "1"}},
-    "$push each and more": {"$push": {"a": {"$each": [1], "$position": 1}}},
     "$push cut at half an element": {"$push": {"a": {"$each": [1], "$slice": 1.5}}},
-    "$push cut at true": {"$push": {"a": {"$each": [1], "$slice": True}}},
     "$push sorted by two members": {"$push": {"a": {"$each": [1], "$sort": {"a": 1, "b": 1}}}},
-    "$push sorted by no member": {"$push": {"a": {"$each": [1], "$sort": {}}}},
-    "$push sorted by true": {"$push": {"a": {"$each": [1], "$sort": True}}},
     "$push sorted twice": {"$push": {"a": {"$each": [1], "$sort": 2}}},
-    "$push cut without each": {"$push": {"a": {"$slice": 1}}},
-    "$push sorted each of no array": {"$push": {"a": {"$each": 1, "$sort": 1}}},
-    "$addToSet each and more": {"$addToSet": {"a": {"$each": [1], "$slice": 1}}},
-    "$pull by a query": {"$pull": {"a": {"$gt": 1}}},
     "$pull by a query of a member": {"$pull": {"a": {"x": {"$gt": 1}}}},
     "$pull in and more": {"$pull": {"a": {"$in": [1], "x": 1}}},
-    "$pull in no array": {"$pull": {"a": {"$in": 1}}},
     "$pull an element that stands too deep": {"$pull": {"a.b": DEEP_28}},
     "$setOnInsert of a reserved name": {"$setOnInsert": {"_ts": 1}},
-    "$setOnInsert and $set of one path": {"$setOnInsert": {"a": 1}, "$set": {"a": 1}},
     "$setOnInsert in the second of an array": [{}, {"$setOnInsert": {"a": "\0"}}],
     "$push each of no array": {"$push": {"a": {"$each": 1}}},
-    "$addToSet each of an object": {"$addToSet": {"a": {"$each": {}}}},
     "an empty path": {"$set": {"": 1}},
-    "an empty name in a path": {"$set": {"a..b": 1}},
-    "a path that begins with a dot": {"$set": {".a": 1}},
-    "a path that ends with a dot": {"$unset": ["a."]},
-    "a reserved name": {"$set": {"_ts": 1}},
-    "a reserved name to unset": {"$unset": ["_ts_version"]},
     "a reserved parent": {"$inc": {"_tsx.a": 1}},
     "a reserved member": {"_ts": 1},
-    "a reserved member to remove": {"_tsx": None},
-    "U+0000 in a path": {"$set": {"a\0": 1}},
-    "U+0000 in an operand": {"$set": {"a": "\0"}},
     "U+0000 in an element": {"$push": {"a": {"$each": ["\0"]}}},
     "U+0000 in a merge patch": {"a": ["x\0"]},
-    "an empty name in an operand": {"$set": {"a": {"": 1}}},
     "an empty name in a merge patch": {"a": {"": None}},
     "an integer beyond 64 bits": {"$set": {"a": [-(2**63) - 1]}},
-    "an integer beyond 64 bits in a merge patch": {"a": 2**64},
     "an operand that stands too deep": {"$set": {"a.b.c": DEEP_28}},
-    "an operand that stands too deep at the end of a long path": {"$set": {".".join(["a"] * 30): {}}},
-    "an element that stands too deep": {"$push": {"a.b": DEEP_28}},
-    "elements that stand too deep": {"$addToSet": {"a.b": {"$each": [DEEP_28]}}},
-    "an array that stands too deep": {"$push": {".".join(["a"] * 30): 1}},
     "a path that is too long": {"$set": {".".join(["a"] * 31): 1}},
     "a merge patch that is too deep": {"a": {"b": {"c": DEEP_28}}},
-    "a number": 1,
-    "text": "a",
-    "null": None,
-    "true": True,
     "an array that holds no object": [{"a": 1}, 1],
-    "an array in an array": [[{"a": 1}]],
     "a fault in the second of an array": [{"a": 1}, {"$foo": {}}],
 }
 
@@ -271,31 +209,13 @@ REFUSED: dict[str, tuple[dict[str, Any], object]] = {
     "$set through a scalar": ({"a": 1}, {"$set": {"a.b": 1}}),
     "$set through null": ({"a": None}, {"$set": {"a.b": 1}}),
     "$set through an array": ({"a": [{}]}, {"$set": {"a.0": 1}}),
-    "$set through text": ({"a": {"b": "x"}}, {"$set": {"a.b.c": 1}}),
-    "$inc of text": ({"a": "1"}, {"$inc": {"a": 1}}),
-    "$inc of null": ({"a": None}, {"$inc": {"a": 1}}),
     "$inc of true": ({"a": True}, {"$inc": {"a": 1}}),
-    "$inc of an object": ({"a": {}}, {"$inc": {"a": 1}}),
-    "$inc past the greatest integer": ({"a": 2**63 - 1}, {"$inc": {"a": 1}}),
-    "$inc past the least integer": ({"a": -(2**63)}, {"$inc": {"a": -1}}),
     "$inc past the greatest double": ({"a": 1.7e308}, {"$inc": {"a": 1.7e308}}),
     "$mul of text": ({"a": "1"}, {"$mul": {"a": 1}}),
-    "$mul past the greatest integer": ({"a": 2**62}, {"$mul": {"a": 2}}),
-    "$mul past the greatest double": ({"a": 1.7e308}, {"$mul": {"a": 10.5}}),
     "$pull from a scalar": ({"a": 1}, {"$pull": {"a": 1}}),
-    "$pull from null": ({"a": None}, {"$pull": {"a": 1}}),
-    "$pull through an array": ({"a": [[1]]}, {"$pull": {"a.0": 1}}),
     "$push and cut a scalar": ({"a": 1}, {"$push": {"a": {"$each": [], "$slice": 0}}}),
     "$min of text and number": ({"a": "1"}, {"$min": {"a": 1}}),
-    "$min of null": ({"a": None}, {"$min": {"a": 1}}),
-    "$max of number and text": ({"a": 1}, {"$max": {"a": "1"}}),
-    "$max of true": ({"a": True}, {"$max": {"a": 2}}),
     "$push to a scalar": ({"a": 1}, {"$push": {"a": 1}}),
-    "$push to an object": ({"a": {}}, {"$push": {"a": 1}}),
-    "$push to null": ({"a": None}, {"$push": {"a": 1}}),
-    "$push of none to a scalar": ({"a": 1}, {"$push": {"a": {"$each": []}}}),
-    "$addToSet to text": ({"a": "x"}, {"$addToSet": {"a": 1}}),
-    "$push through an array": ({"a": [[]]}, {"$push": {"a.0": 1}}),
     "the second of an array": ({"a": 1}, [{"$set": {"b": 1}}, {"$push": {"a": 1}}]),
     "an overflow that a later change would undo": ({"a": 2**63 - 1}, [{"$inc": {"a": 1}}, {"$inc": {"a": -1}}]),
 }
@@ -314,30 +234,22 @@ KNOWN = "$set, $unset, $inc, $min, $max, $mul, $push, $addToSet, $pull, $setOnIn
 
 DETAILS: list[tuple[dict[str, Any], object, str]] = [
     ({"a": {"b": "hunter2"}}, {"$inc": {"a.b": 1}}, "`$inc` at `a.b`: the field is a string, not a number"),
-    ({"a": True}, {"$inc": {"a": 1}}, "`$inc` at `a`: the field is a boolean, not a number"),
     ({"a": 2**63 - 1}, {"$inc": {"a": 1}}, "`$inc` at `a`: the sum is out of range"),
-    ({"a": 1.7e308}, {"$inc": {"a": 1.7e308}}, "`$inc` at `a`: the sum is out of range"),
-    ({"a": {}}, {"$push": {"a": 1}}, "`$push` at `a`: the field is an object, not an array"),
     ({"a": None}, {"$addToSet": {"a": 1}}, "`$addToSet` at `a`: the field is null, not an array"),
     ({"a": {"b": [1]}}, {"$set": {"a.b.c": 1}}, "`$set` at `a.b.c`: `a.b` is an array, not an object"),
     ({"a": "hunter2"}, {"$max": {"a": 1}}, "`$max` at `a`: the field is a string, but the operand is a number"),
     ({LONG: "x"}, {"$inc": {LONG: 1}}, f"`$inc` at `{CUT}`: the field is a string, not a number"),
     ({"a\n": "x"}, {"$inc": {"a\n": 1}}, "`$inc` at `a\\n`: the field is a string, not a number"),
-    ({"größe": "x"}, {"$inc": {"größe": 1}}, "`$inc` at `größe`: the field is a string, not a number"),
     ({}, {"$inc": {"a.b": "hunter2"}}, "`$inc` at `a.b`: the operand is a string, not a number"),
     ({}, {"$min": {"a": None}}, "`$min` at `a`: the operand is null, neither a number nor a string"),
-    ({}, {"$push": {"a": {"$each": 1}}}, "`$push` at `a`: the operand of `$each` is a number, not an array"),
     ({}, {"$push": {"a": {"$each": [], "b": 1}}}, "`$push` at `a`: `$each` does not allow `b` beside it"),
     ({}, {"$push": {"a": {"$sort": 1}}}, "`$push` at `a`: `$sort` is a modifier of `$each`, which is missing"),
     ({}, {"$pull": {"a": {"$gt": 1}}}, "`$pull` at `a`: `$gt` is not supported: the operand is an element, or `$in`"),
     ({"a": 2**62}, {"$mul": {"a": 4}}, "`$mul` at `a`: the product is out of range"),
     ({}, {"$set": {"a": "hunter2\0"}}, "`$set` at `a`: a string contains U+0000"),
     ({}, {"$set": {"a..b": 1}}, "`$set` at `a..b`: a name in the path is empty"),
-    ({}, {"$set": {"": 1}}, "`$set`: a name in the path is empty"),
     ({}, {"$set": {"_tsx": 1}}, "`$set` at `_tsx`: a top-level member's name may not begin with _ts"),
-    ({}, {"$set": [1]}, "`$set`: the operand is an array, not an object whose members are paths"),
     ({}, {"$unset": ["a", 1]}, "`$unset`: an element of the array is a number, not a path"),
-    ({}, {"$unset": ["a", "b", "a"]}, "`$unset` at `a`: the path occurs twice"),
     ({}, {"$set": {"a": 1}, "$inc": {"a": 1}}, "`$inc` at `a`: `$set` has the same path"),
     ({}, {"$set": {"a.b": 1}, "$inc": {"a": 1}}, "`$inc` at `a`: another operator has a path below it"),
     ({}, {"$incr": {"a": 1}}, f"unknown operator `$incr`; known are {KNOWN}"),
@@ -499,3 +411,40 @@ def test_the_number_of_changes_in_an_array_is_limited() -> None:
     assert len(parse([{}] * updates.CHANGES_MAX)) == updates.CHANGES_MAX
     with pytest.raises(TooLarge, match="at most 10000 changes"):
         parse([{}] * (updates.CHANGES_MAX + 1))
+
+
+def test_the_paths_of_an_update_have_a_limit_of_names() -> None:
+    def document(paths: int) -> dict[str, Any]:
+        return {"$set": {".".join([f"p{number}", *"a" * 19]): 1 for number in range(paths)}}
+
+    most = PATH_NAMES_MAX // 20
+    assert parse(document(most))
+    for refused in (document(most + 1), [document(most), {"$inc": {"n": 1}}]):
+        with pytest.raises(TooLarge, match=r"at most 50000 names \(path_names_max\)"):
+            parse(refused)
+
+
+def test_neither_a_record_nor_the_result_of_an_update_may_have_more_elements_than_the_limit() -> None:
+    full = b'{"a":[%b]}' % b",".join([b"1"] * (ELEMENTS_MAX - 2))
+    assert len(updates.apply(full, parse({"$unset": ["a"]}))) == 2
+    with pytest.raises(TooLarge, match="elements_max"):
+        updates.apply(full, parse({"$push": {"a": {"$each": [1, 2, 3]}}}))
+    with pytest.raises(TooLarge, match="elements_max"):
+        updates.apply(full.replace(b"[1", b"[1,1,1,1", 1), parse({"$unset": ["a"]}))
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"a": {"b": None}, "s": "x" * PACKED_BYTES_MIN},
+        {"$set": {"a.b": [1, -0.0, 1e300, 2**63 - 1], "ü\u2028.\U0001f600": "x" * PACKED_BYTES_MIN}, "$unset": ["n"]},
+        [{"edits": "x" * PACKED_BYTES_MIN}, {"$push": {"l": {"$each": [[], {}]}}}, {}],
+    ],
+    ids=lambda document: str(document)[:20],
+)
+def test_a_long_update_that_is_kept_as_text_has_the_same_effect(document: object) -> None:
+    changes, value = parse(document), values.encode({"n": 1, "a": {"z": 2}})
+    as_text = packed(changes)
+    assert isinstance(as_text, PackedChanges)
+    assert updates.apply(value, as_text) == updates.apply(value, changes)
+    assert repr(joined([as_text, as_text])) == repr(joined([changes, changes]))

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from tableside.core import values
-from tableside.core.errors import InvalidOperation, MalformedRequest
-from tableside.core.values import NotJson
+from tableside.core.errors import InvalidOperation, MalformedRequest, TooLarge
+from tableside.core.values import ELEMENTS_MAX, SLOW_NUMBERS_MAX, NotJson
 
 
 def canonical(text: str) -> bytes:
@@ -61,27 +61,17 @@ def test_invalid_json_is_malformed(text: str) -> None:
     assert refusal.value.detail.startswith("not JSON")
 
 
-@pytest.mark.parametrize("text", [b'{"s":"\xed\xa0\x80"}', b'{"s":"\xff"}', b'{"s":"\xc0\x80"}', b"\xff\xfe{\x00}\x00"])
-def test_invalid_utf8_is_malformed(text: bytes) -> None:
-    with pytest.raises(MalformedRequest):
-        values.parse(text)
-
-
 @pytest.mark.parametrize(
     ("text", "position", "detail"),
     [
         (b'{"a":1,}', 6, "not JSON at byte 6: trailing comma is not allowed"),
-        (b'{"a":1', 6, "not JSON at byte 6: unexpected end of data"),
         ('{"ü":"x', 8, "not JSON at byte 8: unexpected end of data"),
-        ('{"ü":x}'.encode(), 6, "not JSON at byte 6: unexpected character, expected a JSON value"),
+        ('{"ü":hunter2}'.encode(), 6, "not JSON at byte 6: unexpected character, expected a JSON value"),
         ('{"ü":1e400}'.encode(), 6, "not JSON at byte 6: number is infinity when parsed as double"),
-        ('{"ü":1e400}', 6, "not JSON at byte 6: number is infinity when parsed as double"),
         ('{"ü":"\\ud800"}'.encode(), 7, "not JSON at byte 7: no low surrogate in string"),
-        ('{"ü":"'.encode() + b'\xff"}', 7, "not JSON at byte 7: invalid UTF-8"),
         (b'{"s":"\xed\xa0\x80"}', 6, "not JSON at byte 6: invalid UTF-8"),
         (b"{}{}", 2, "not JSON at byte 2: unexpected content after document"),
         (b"", None, "not JSON: the text is empty"),
-        (b" \n", None, "not JSON: the text is empty"),
         ("[" * 100_000, None, "not JSON: nested too deep"),
     ],
     ids=lambda argument: str(argument)[:20],
@@ -92,19 +82,11 @@ def test_a_rejection_names_the_first_wrong_byte(text: str | bytes, position: int
     assert (rejection.value.position, rejection.value.detail) == (position, detail)
 
 
-def test_a_refusal_does_not_repeat_what_was_sent() -> None:
-    with pytest.raises(MalformedRequest) as refusal:
-        values.parse('{"password":hunter2}')
-    assert "hunter2" not in refusal.value.detail
-    assert "12" in refusal.value.detail
-
-
 @pytest.mark.parametrize(
     "text",
     [
         nested(30),
         nested(30, "[]"),
-        nested(29, "[[]]"),
         nested(30, '{"a":"' + "[{" * 50 + '"}'),
         '{"a":[' + ",".join(["{}"] * 50) + "]}",
     ],
@@ -118,11 +100,9 @@ def test_a_value_is_nested_thirty_deep_at_most(text: str) -> None:
     "text",
     [
         nested(31),
-        nested(31, "[]"),
         nested(30, "[[]]"),
         '{"a":' + nested(30, "[]", "[", "]") + "}",
         '{"b":1,"a":[1,2,' + nested(29, "{}") + "]}",
-        nested(200),
         nested(500),
     ],
     ids=lambda text: text[:20],
@@ -176,10 +156,6 @@ deep = st.builds(
 @settings(max_examples=400, deadline=None)
 @given(st.dictionaries(texts, members | deep, max_size=4))
 def test_the_fast_path_of_encoding_equals_full_validation(value: dict[str, Any]) -> None:
-    check_encoding(value)
-
-
-def check_encoding(value: dict[str, Any]) -> None:
     try:
         wanted = orjson.dumps(values.normalize(value))
     except InvalidOperation:
@@ -187,22 +163,6 @@ def check_encoding(value: dict[str, Any]) -> None:
             values.encode(value)
         return
     assert values.encode(value) == wanted
-
-
-@settings(max_examples=200, deadline=None)
-@given(st.lists(st.dictionaries(texts, members | deep, max_size=4) | members, max_size=4), st.booleans())
-def test_many_values_are_encoded_like_each(documents: list[Any], compact: bool) -> None:
-    try:
-        wanted = [values.encode(document) for document in documents]
-    except InvalidOperation:
-        wanted = None
-    assert values.encode_all(documents) == wanted
-    separators = (",", ":") if compact else None
-    texts = [json.dumps(document, separators=separators, ensure_ascii=not compact) for document in documents]
-    if (parsed := values.parse_all(texts)) is not None:
-        assert parsed == documents
-        assert values.encode_all(parsed, [text.encode() for text in texts]) == wanted
-        assert values.encode_all(parsed, texts) == wanted
 
 
 @settings(max_examples=200, deadline=None)
@@ -231,10 +191,43 @@ def test_a_number_keeps_its_value_exactly(number: float) -> None:
     assert type(member) is (int if whole and -(2**63) <= number < 2**63 else float)
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=30) | st.text(max_size=30))
-def test_any_text_gives_a_value_or_a_refusal(text: bytes | str) -> None:
-    try:
-        values.encode(values.parse(text))
-    except (MalformedRequest, InvalidOperation):
-        return
+# Limits
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        "1," * (ELEMENTS_MAX - 3) + "1",
+        "[]," * (ELEMENTS_MAX // 2 - 2) + "1",
+        '{"a":1},' * (ELEMENTS_MAX // 2 - 2) + "1",
+        '"\\\\",' * (ELEMENTS_MAX - 3) + '"[,"',
+    ],
+    ids=["integers", "empty arrays", "objects", "strings"],
+)
+def test_a_value_may_have_as_many_elements_as_the_limit_and_no_more(members: str) -> None:
+    full = f'{{"a":[{members}]}}'
+    assert values.encode(values.parse(full)) == full.encode()
+    for text in (f'{{"a":[{members},1,1,1]}}', f'{{"a":[{members},1,1,1]}}'.encode()):
+        with pytest.raises(TooLarge, match=r"at most 100000 elements \(elements_max\)"):
+            values.parse(text)
+
+
+@pytest.mark.parametrize(
+    "string",
+    ["," * (2 * ELEMENTS_MAX), '"],[' * ELEMENTS_MAX, "\\" * ELEMENTS_MAX + "[" * ELEMENTS_MAX, '\\",{' * ELEMENTS_MAX],
+    ids=["commas", "quotes", "backslashes", "backslashes and quotes"],
+)
+def test_strings_have_no_elements(string: str) -> None:
+    for padding in range(6):  # the text is counted in slices, which may end anywhere in the string
+        value = {"a": "x" * padding + string, "b": [string, "ü"]}
+        for ensure_ascii in (True, False):
+            assert values.parse(json.dumps(value, ensure_ascii=ensure_ascii)) == value
+
+
+@pytest.mark.parametrize("number", ["4.9e-324", "1.2345678901234567e-300", "1.7976931348623157E+308", "-5E-320"])
+def test_many_numbers_that_take_long_to_parse_keep_their_values(number: str) -> None:
+    count = SLOW_NUMBERS_MAX + 1
+    numbers = ",".join([number] * count)
+    assert values.parse(f"[{numbers}]") == [float(number)] * count
+    with pytest.raises(NotJson):
+        values.parse(f"[{numbers},1e400]")
