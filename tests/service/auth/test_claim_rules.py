@@ -27,37 +27,26 @@ def matches(wanted: dict[str, Any], claims: dict[str, Any]) -> bool:
     ("wanted", "claims", "expected"),
     [
         ({"sub": "*"}, {}, True),
-        ({"sub": "s"}, {}, True),
         ({"sub": "S"}, {}, False),
         ({"sub": "s"}, {"sub": "s2"}, False),
         ({"sub": "s*"}, {"sub": "s2"}, True),
         ({"sub": "?[0-9]"}, {"sub": "s2"}, True),
-        ({"sub": "s"}, {"sub": "s\n"}, False),
-        ({"sub": ["x", "s"]}, {}, True),
-        ({"sub": "s", "team": "a"}, {}, False),
         ({"sub": "s", "team": "a"}, {"team": "b"}, False),
         ({"sub": "s", "team": "a"}, {"team": "a"}, True),
         ({"groups": "admins"}, {"groups": ["users", "admins"]}, True),
         ({"groups": ["x", "adm*"]}, {"groups": ["users", "admins"]}, True),
-        ({"groups": "admins"}, {"groups": ["users"]}, False),
         ({"groups": "admins"}, {"groups": []}, False),
         ({"groups": "*"}, {"groups": [["admins"], {"admins": "admins"}, 7, None, True]}, False),
         ({"groups": "*"}, {}, False),
         ({"n": "*"}, {"n": 7}, False),
-        ({"n": "7"}, {"n": 7}, False),
         ({"n": "*"}, {"n": None}, False),
-        ({"n": "true"}, {"n": True}, False),
-        ({"n": "*"}, {"n": {"n": "x"}}, False),
         ({"realm.roles": "etl"}, {"realm": {"roles": ["etl"]}}, True),
         ({"realm.roles": "etl"}, {"realm.roles": ["etl"]}, False),
         ({"realm.roles": "etl"}, {"realm": [{"roles": "etl"}]}, False),
-        ({"realm.roles": "etl"}, {"realm": "roles"}, False),
         ({"kubernetes.io.namespace": "jobs"}, {"kubernetes.io": {"namespace": "jobs"}}, False),
         ({"/kubernetes.io/namespace": "jobs"}, {"kubernetes.io": {"namespace": "jobs"}}, True),
         ({"/https:~1~1x.example~1roles": "etl"}, {"https://x.example/roles": ["etl"]}, True),
-        ({"/a~0b": "x"}, {"a~b": "x"}, True),
         ({"/a~01b": "x"}, {"a~1b": "x"}, True),
-        ({"/": "x"}, {"": "x"}, True),
         ({"/0": "s"}, {}, False),
     ],
 )
@@ -86,26 +75,16 @@ def test_permissions_are_the_union_of_matching_rules() -> None:
         {"claims": {"team": "y"}, "read": ["d"], "write": ["d"], "admin": True},
     )
     assert applied(found, sub="s") == (f"{ID}#s", ("a", "b"), (), False, 5)
+    assert applied(rules({"claims": {"team": "x"}, "read": ["*"]}), sub="s") == (f"{ID}#s", (), (), False, 5)
+    named = rules({"claims": {"sub": "*"}}, name_claim="/kubernetes.io/pod")
+    assert applied(named, sub="s", **{"kubernetes.io": {"pod": "etl 1"}})[0] == f"{ID}#etl%201"
     assert applied(found, sub="s", team="x") == (f"{ID}#s", ("a", "b", "c"), ("c",), False, 5)
     assert applied(found, sub="s", team=["x", "y"]) == (f"{ID}#s", ("a", "b", "c", "d"), ("c", "d"), True, 5)
-
-
-def test_a_token_without_a_matching_rule_has_a_caller_without_rights() -> None:
-    found = rules({"claims": {"team": "x"}, "read": ["*"]})
-    assert applied(found, sub="s") == (f"{ID}#s", (), (), False, 5)
 
 
 @pytest.mark.parametrize("claims", [{}, {"sub": ""}, {"sub": 7}, {"sub": ["s"]}, {"sub": None}, {"name": "s"}])
 def test_a_token_without_a_name_has_no_caller(claims: dict[str, Any]) -> None:
     assert rules({"claims": {"sub": "*"}, "read": ["*"]}).apply(claims, 5) is None
-
-
-def test_another_claim_may_be_the_name() -> None:
-    found = rules({"claims": {"sub": "*"}}, name_claim="/kubernetes.io/pod").apply(
-        {"sub": "s", "kubernetes.io": {"pod": "etl-1"}}, 5
-    )
-    assert found is not None
-    assert found.name == f"{ID}#etl-1"
 
 
 CONFIGURED = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@:/-]{0,127}")
@@ -114,20 +93,12 @@ SUBJECTS = [
     "system:serviceaccount:jobs:etl",
     "auth0|5f7c8ec7c33c6c004bbafe82",
     "etl\n",
-    "etl ",
-    "etl%0A",
     "etl#x",
-    "etl+x",
     "\ud800",
-    "é",
     "x" * 200,
-    "x" * 201,
     "x" * 200 + "y",
-    "x" * 5000,
     "x" * 5000 + "y",
-    "x" * 200 + "+",
     "\x00",
-    "{}",
 ]
 
 
@@ -138,8 +109,3 @@ def test_the_name_of_a_caller_is_unique_across_subjects_issuers_and_tokens() -> 
     for name in names:
         assert re.fullmatch(r"[\x21-\x7e]{1,300}", name)
         assert name.count("#") == 1
-
-
-def test_the_name_of_a_caller_is_readable() -> None:
-    assert caller_name(ID, "system:serviceaccount:jobs:etl") == f"{ID}#system:serviceaccount:jobs:etl"
-    assert caller_name(ID, "a@b.example|c d") == f"{ID}#a@b.example|c%20d"

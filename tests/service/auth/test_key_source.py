@@ -90,23 +90,6 @@ async def test_keys_are_fetched_immediately_and_then_periodically() -> None:
 
 
 @in_virtual_time
-async def test_only_other_keys_are_a_change() -> None:
-    async with running() as asked:
-        await asyncio.sleep(1)
-        assert asked.changes == 1
-        asked.answer = parse_key_set(FIRST.content)
-        await asyncio.sleep(REFRESH_S)
-        assert (asked.changes, asked.source.keys) == (1, FIRST)
-        asked.answer = SECOND
-        await asyncio.sleep(REFRESH_S)
-        assert (asked.changes, asked.source.keys) == (2, SECOND)
-        assert asked.metric("tableside_issuer_keys") == 2
-        asked.answer = parse_key_set(b'{"keys": []}')
-        await asyncio.sleep(REFRESH_S)
-        assert (asked.changes, asked.metric("tableside_issuer_keys")) == (3, 0)
-
-
-@in_virtual_time
 async def test_a_request_for_a_new_key_waits_only_for_the_next_fetch() -> None:
     async with running() as asked:
         await asyncio.sleep(100)
@@ -168,14 +151,6 @@ async def test_an_issuer_that_was_never_reached_fails_immediately_and_is_retried
         asked.answer = FIRST
         await asyncio.sleep(FETCH_INTERVAL_MIN_S)
         assert asked.source.keys is FIRST
-
-
-@in_virtual_time
-async def test_an_unreachable_issuer_is_retried_less_often_without_requests() -> None:
-    async with running() as asked:
-        asked.answer = FetchFailed("away")
-        await asyncio.sleep(300)
-        assert gaps(asked.at) == [5, 10, 20, 40, RETRY_MAX_S, RETRY_MAX_S, RETRY_MAX_S]
 
 
 @in_virtual_time

@@ -77,24 +77,14 @@ def test_a_token_can_have_the_type_of_access_tokens(typ: str | None) -> None:
     assert of(P256.signed(good(), typ=typ)) is not None
 
 
-@pytest.mark.parametrize("aud", ["tableside", ["tableside"], ["x", "tableside"]])
-def test_the_audience_may_be_one_of_several(aud: object) -> None:
+@pytest.mark.parametrize(
+    ("aud", "read"),
+    [("tableside", True), (["x", "tableside"], True), (["third", "x"], False), (["second", "tableside"], True)],
+)
+def test_the_first_entry_with_an_audience_of_the_token_gives_its_permissions(aud: object, *, read: bool) -> None:
     found = of(P256.signed(good(aud=aud)))
     assert found is not None
-    assert (found.read, found.write) == (("*",), ())
-
-
-@pytest.mark.parametrize("aud", ["second", ["third", "x"]])
-def test_an_issuer_can_be_configured_twice_with_different_audiences(aud: object) -> None:
-    found = of(P256.signed(good(aud=aud)))
-    assert found is not None
-    assert (found.read, found.write) == ((), ("*",))
-
-
-def test_a_token_for_two_audiences_matches_the_first_entry() -> None:
-    found = of(P256.signed(good(aud=["second", "tableside"])))
-    assert found is not None
-    assert (found.read, found.write) == (("*",), ())
+    assert (found.read, found.write) == ((("*",), ()) if read else ((), ("*",)))
 
 
 def test_clocks_may_be_apart_by_the_leeway() -> None:
@@ -126,31 +116,23 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "issued in the future": (P256.signed(good(iat=now(86400))), "not_yet_valid"),
     "never expires": (P256.signed(good(exp=None)), "claims"),
     "expires at no time": (P256.signed(good(exp="soon")), "malformed"),
-    "expires at null": (P256.signed({**good(), "exp": None}), "claims"),
     "expires at infinity": (P256.signed(good(exp=float("inf"))), "malformed"),
-    "expires at a list": (P256.signed(good(exp=[1])), "malformed"),
-    "issued at no time": (P256.signed(good(iat="then")), "claims"),
     "subject is a number": (P256.signed(good(sub=7)), "claims"),
     "no subject": (P256.signed(good(sub=None)), "claims"),
     "other audience": (P256.signed(good(aud="other")), "audience"),
     "no audience": (P256.signed(good(aud=None)), "malformed"),
-    "empty audience": (P256.signed(good(aud=[])), "audience"),
     "audience is part of another": (P256.signed(good(aud="tableside2")), "audience"),
     "audience in a list of lists": (P256.signed(good(aud=[["tableside"]])), "malformed"),
     "other issuer": (P256.signed(claims("https://evil.example")), "issuer"),
     "issuer with a slash": (P256.signed(claims(f"{ID}/")), "issuer"),
     "no issuer": (P256.signed(good(iss=None)), "malformed"),
     "alg none": (unsigned(good()), "algorithm"),
-    "alg None": (unsigned(good(), "None"), "algorithm"),
     "alg none with a kid": (unsigned(good(), kid="p256"), "algorithm"),
-    "alg none with a signature": (unsigned(good()) + "c2ln", "algorithm"),
     "ES256 without a signature": (unsigned(good(), "ES256", kid="p256"), "signature"),
     "HS256 with the public key": (with_secret(pem(RSA)), "algorithm"),
-    "HS256 with the JWK": (with_secret(json.dumps(RSA.jwk()).encode()), "algorithm"),
     "a key of another issuer of the same name": (THEIRS.signed(good()), "signature"),
     "another issuer's token, changed": (tampered(THEIRS.signed(claims(OTHER)), iss=ID), "signature"),
     "changed subject": (tampered(P256.signed(good()), sub="root"), "signature"),
-    "changed expiry": (tampered(P256.signed(good(exp=now(-3600))), exp=now(3600)), "signature"),
     "the kid of a key of another kind": (P256.signed(good(), kid="rsa"), "key"),
     "an algorithm that does not fit the key": (unsigned(good(), "ES384", kid="p256") + "c2ln", "key"),
     "an algorithm that is not set": (RSA.signed(claims("https://es.example")), "algorithm"),
@@ -158,9 +140,7 @@ HOSTILE: dict[str, tuple[str, str]] = {
     "a jku in the header": (THEIRS.signed(good(), jku="https://evil.example/keys"), "signature"),
     "an x5u in the header": (THEIRS.signed(good(), x5u="https://evil.example/certificate"), "signature"),
     "a critical header": (P256.signed(good(), crit=["exp"], exp=now(86400)), "malformed"),
-    "a payload that is not encoded": (P256.signed(good(), crit=["b64"], b64=True), "malformed"),
     "a logout token": (P256.signed(good(), typ="logout+jwt"), "malformed"),
-    "a type that is none": (P256.signed(good(), typ="JWE"), "malformed"),
     "a long kid": (P256.signed(good(), kid="k" * (KID_LENGTH_MAX + 1)), "malformed"),
     "too long": (P256.signed(good(more="x" * TOKEN_BYTES_MAX)), "too_long"),
 }
@@ -179,20 +159,14 @@ HEAD, BODY, SIGNATURE = GOOD.split(".")
 @pytest.mark.parametrize(
     "token",
     [
-        "..",
         "a.b.c",
-        f".{BODY}.{SIGNATURE}",
         f"{HEAD}..{SIGNATURE}",
         f"{HEAD}.{BODY}x.{SIGNATURE}",
-        f"{HEAD}=.{BODY}.{SIGNATURE}",
         f"{HEAD}.{BODY}.{SIGNATURE}=",
         f"{HEAD}.{BODY}.{SIGNATURE}\n",
-        f"{HEAD} .{BODY}.{SIGNATURE}",
         f"{HEAD}.{HEAD}.{SIGNATURE}",
-        f"{BODY}.{BODY}.{SIGNATURE}",
         f"{HEAD[:-4]}.{BODY}.{SIGNATURE}",
         unsigned(good(), kid=7),
-        unsigned(good(), alg=7),
         b"\xff.\xff.\xff",
         *(f"{HEAD}.{jwt.utils.base64url_encode(text).decode()}.{SIGNATURE}" for text in (b"[" * 9000, b'{"a":' * 2000)),
         *(f"{jwt.utils.base64url_encode(text).decode()}.{BODY}.{SIGNATURE}" for text in (b"[" * 9000, b"null", b"7")),
@@ -245,19 +219,6 @@ def test_keys_with_the_same_name_are_distinguished_by_kind() -> None:
     twice = {ID: [verifier(ID, [theirs.jwk(), P256.jwk(kid="same")])]}
     with pytest.raises(TokenRejected, match="key"):
         verify_token(theirs.signed(good()).encode(), twice)
-
-
-def test_the_algorithm_of_a_key_is_enforced() -> None:
-    ours = {ID: [verifier(ID, [RSA.jwk(alg="RS512")])]}
-    assert verify_token(RSA.signed(good(), "RS512").encode(), ours) is not None
-    with pytest.raises(TokenRejected, match="key"):
-        verify_token(RSA.signed(good(), "RS256").encode(), ours)
-
-
-def test_a_very_large_expiry_is_valid() -> None:
-    found = of(P256.signed(good(exp=10**400)))
-    assert found is not None
-    assert found.until > time.time()
 
 
 # Random tokens

