@@ -1,6 +1,5 @@
 """A minimal trace collector for tests, with OTLP over HTTP."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,7 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from support.waiting import WAIT_MAX_S
+from support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,8 @@ class Collector:
     def named(self, name: str) -> list[Seen]:
         return [span for span in self.spans if span.name == name]
 
-    def wait_for(self, enough: Callable[[], bool], most_s: float = WAIT_MAX_S) -> None:
-        until = time.monotonic() + most_s
-        while not enough():
-            assert time.monotonic() < until, f"only these came: {[span.name for span in self.spans]}"
-            time.sleep(0.05)
+    def wait_for(self, enough: Callable[[], bool]) -> None:
+        until(enough, otherwise=lambda: f"only these came: {[span.name for span in self.spans]}")
 
 
 @contextmanager

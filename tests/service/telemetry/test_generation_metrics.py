@@ -56,13 +56,3 @@ def test_every_worker_shows_the_generations_of_a_table(workers: int, redis_url: 
         assert not re.search('tableside_generation.*table="plain"', client.get("/metrics").text)
         for event in ("3 is removed: deleted", "2 is removed: replaced", "4 is current, after 1"):
             assert f"{table}: generation {event}" in service.log.read_text()
-
-
-def test_a_table_that_is_removed_from_the_configuration_shows_zeros(tmp_path: Path) -> None:
-    config, stores = tmp_path / "tableside.yaml", "stores: {r: {kind: memory}}\n"
-    config.write_text(stores + TABLES % "gone")
-    with running(tmp_path, config) as service, httpx.Client(base_url=service.url, timeout=60) as client:
-        assert client.post("/v1/tables/gone/generations").status_code == 201
-        assert found(client, "gone")["generation"] == 1
-        config.write_text(f"{stores}tables: {{plain: {{store: r}}}}\n")
-        until(lambda: {*found(client, "gone").values()} == {0.0})
