@@ -11,7 +11,7 @@ from support.waiting import WAIT_MAX_S
 from tableside.http import BODY_BYTES_MAX_KEY
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import SharedState
-from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES, UnreadResponses
+from tableside.server.response_sender import PIECE_BYTES, TURN_BYTES
 
 GET = b"GET /%b HTTP/1.1\r\nhost: test\r\n\r\n"
 ALWAYS = b"cache-control: no-cache\r\nx-content-type-options: nosniff\r\n"
@@ -172,19 +172,6 @@ RESPONSES: dict[str, tuple[ASGIApp, list[bytes | str]]] = {
 async def test_a_response_is_sent_as_valid_http(case: str) -> None:
     app, sent = RESPONSES[case]
     assert await answered(*connected(app)) == sent
-
-
-@pytest.mark.parametrize(
-    ("request_text", "sent"),
-    [
-        ((GET % b"").replace(b"GET", b"HEAD"), [OF_4 + b"\r\n"]),
-        ((GET % b"").replace(b"host", b"connection: close\r\nhost"), [OF_4 + LAST + b"body", "closed"]),
-    ],
-)
-async def test_a_request_can_ask_for_no_body_or_for_the_end_of_the_connection(
-    request_text: bytes, sent: list[bytes | str]
-) -> None:
-    assert await answered(*connected(answering(b"body")), request_text) == sent
 
 
 @pytest.mark.parametrize("headers", [None, []], ids=["with a length", "without a length"])
@@ -362,15 +349,6 @@ async def test_the_rest_of_a_rejected_body_is_limited(chunked: bool) -> None:
     assert recorder.done == ["closed"]
 
 
-async def test_the_rest_of_each_rejected_body_counts_alone() -> None:
-    recorder, protocol = connected(answering(b"", status=404), {BODY_BYTES_MAX_KEY: lambda: 5_000})
-    for _ in range(3):
-        head = b"PUT / HTTP/1.1\r\nhost: test\r\ncontent-length: 10000\r\n\r\n"
-        assert len(await answered(recorder, protocol, head)) == 1
-        protocol.data_received(b"x" * 10_000)
-    assert "closed" not in recorder.done
-
-
 # Slow clients
 
 
@@ -409,35 +387,6 @@ async def test_only_clients_that_read_too_slowly_are_late() -> None:
     assert not protocol.is_late(now + 42)
     recorder.unread = 1
     assert not protocol.is_late(now + 43)
-
-
-async def test_an_unread_end_of_a_response_times_out() -> None:
-    recorder, protocol = connected(answering(b"body"))
-    await answered(recorder, protocol, (GET % b"").replace(b"host", b"connection: close\r\nhost"))
-    recorder.unread, now = 1, asyncio.get_running_loop().time()
-    assert not protocol.is_late(now)
-    assert protocol.is_late(now + 31)
-
-
-async def test_above_the_limit_of_unread_bytes_the_slowest_readers_are_disconnected() -> None:
-    now = 0.0
-    unread = UnreadResponses(lambda: now, 1000)
-    connections = [connected(answering(b"")) for _ in range(3)]
-    for index, (recorder, protocol) in enumerate(connections):
-        now = index / 10
-        recorder.unread = 500 if index < 2 else 0
-        unread.count(protocol.sender)
-    _, second, third = connections
-    now, second[0].unread = 2.0, 499
-    unread.count(second[1].sender)
-    assert [recorder.done for recorder, _ in connections] == [[], [], []], "the limit is not exceeded"
-    third[0].unread = 2
-    unread.count(third[1].sender)
-    assert [recorder.done for recorder, _ in connections] == [["aborted"], [], []], "the first has read nothing"
-    now, second[0].unread, third[0].unread = 10.0, 400, 601
-    third[1].sender.read_progress.sent_bytes += 100_000
-    unread.count(third[1].sender)
-    assert [recorder.done for recorder, _ in connections] == [["aborted"], ["aborted"], []]
 
 
 async def test_bytes_that_are_no_request_do_not_keep_a_connection_alive() -> None:

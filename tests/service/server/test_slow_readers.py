@@ -138,18 +138,6 @@ async def test_the_unread_bytes_of_a_response_are_counted(tls: Encryption) -> No
 
 
 @in_both_loops
-async def test_an_answer_that_is_the_last_is_sent_before_the_connection_is_closed(tls: Encryption) -> None:
-    certificate, context = tls or (None, None)
-    async with serving(certificate) as server, Slow(server, context) as caller:
-        caller.ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
-        await caller.answer()
-        caller.ask("POST", "batch", READ, "content-type: application/json\r\nconnection: close\r\n")
-        assert await unread(server) > ANSWER_BYTES_MIN / 2
-        assert len(await caller.answer()) > ANSWER_BYTES_MIN
-        assert await caller.reader.read() == b""
-
-
-@in_both_loops
 async def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_response(tls: Encryption) -> None:
     bytes_max = 3 * ANSWER_BYTES_MIN
     certificate, context = tls or (None, None)
