@@ -3,11 +3,12 @@
 It supports `load` and `save`. `Table` also updates, deletes and returns counts.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql.datasource import DataSource, DataSourceReader
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+from tableside_client.json_writer import Decimals
 from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.options import (
     TableOptions,
@@ -17,7 +18,8 @@ from tableside_spark.datasource.options import (
     parse_read_options,
     text_field,
 )
-from tableside_spark.datasource.writers import OverwritingWriter, PutSender, ReplacingWriter, TableWriter
+from tableside_spark.datasource.reader import Decoder, TableReader
+from tableside_spark.datasource.writers import Encoder, OverwritingWriter, PutSender, ReplacingWriter, TableWriter
 from tableside_spark.versions import require
 
 if TYPE_CHECKING:
@@ -86,8 +88,6 @@ class TablesideSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Create a reader."""
-        from tableside_spark.datasource.reader import Decoder, TableReader
-
         target = self._read_options()
         options = parse_read_options(self.options, target.table_schema)
         decoder = Decoder.from_schema(schema, target, options.on_mismatch)
@@ -141,8 +141,7 @@ class TablesideSource(DataSource):
             raise ValueError("the option key is required: the names of the key columns")
         return target
 
-    def _encoder(self, schema: StructType, target: TableOptions) -> Any:
-        from tableside_spark.datasource.writers import Encoder
-
-        decimals, sequence_by = self.options.get("decimals", "number"), self.options.get("sequence_by")
+    def _encoder(self, schema: StructType, target: TableOptions) -> Encoder:
+        decimals = cast("Decimals", self.options.get("decimals", "number"))
+        sequence_by = self.options.get("sequence_by")
         return Encoder.from_schema(schema, target, decimals, sequence_by, parse_expiry(self.options))

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -39,7 +39,7 @@ class Encoder:
     """The columns of the rows, the format of decimals, the column with the sequence of ordered puts, and the expiry."""
 
     columns: Columns
-    decimals: str
+    decimals: Decimals
     sequence_by: str | None = None
     expiry: Expiry | None = None
 
@@ -48,7 +48,7 @@ class Encoder:
         cls,
         schema: StructType,
         target: TableOptions,
-        decimals: str,
+        decimals: Decimals,
         sequence_by: str | None = None,
         expiry: Expiry | None = None,
     ) -> Self:
@@ -69,7 +69,7 @@ class Encoder:
                 f"with withMetadata({columns.text!r}, {{}})"
             )
         for field in columns.members:
-            require_json_type(field.name, field.dataType, cast("Decimals", decimals))
+            require_json_type(field.name, field.dataType, decimals)
             if has_type(field.dataType, VariantType):
                 kind = field.dataType.simpleString()
                 raise ValueError(f"column {field.name} is {kind}: the format cannot write a variant; use Table.put")
@@ -100,7 +100,7 @@ class Encoder:
         return pa.repeat(pa.scalar(expiry, pa.float64()), len(rows))
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
-        writer, names = JsonWriter(cast("Decimals", self.decimals)), [field.name for field in self.columns.members]
+        writer, names = JsonWriter(self.decimals), [field.name for field in self.columns.members]
         members = rows.select(names)
         try:
             texts = writer.texts(members.to_struct_array())
@@ -131,7 +131,7 @@ class PutSender:
     """Sends chunks of rows as puts. The first failed row ends the task."""
 
     target: TableOptions
-    encoder: Any
+    encoder: Encoder
 
     def send_all(self, rows: Iterator[pa.RecordBatch], first: Token | None = None) -> CommitMessage:
         """Send the rows of a task. The sequence of a chunk is the sequence of `first` plus the chunk's number."""

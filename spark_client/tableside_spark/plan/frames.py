@@ -35,12 +35,10 @@ def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, 
         raise ValueError(f'a key column is given by its name, such as "user_id", not as {columns[0]}')
     if not names:
         raise ValueError("no key column is named")
-    types = {field.name: field.dataType for field in frame.schema.fields}
     for name in names:
-        if name not in types:
-            raise ValueError(f"the frame has no column {name!r}; it has {', '.join(types)}")
-        if not isinstance(types[name], _KEY_TYPES):
-            raise ValueError(f"key column {name!r} is {types[name].simpleString()}: a key is a string or an integer")
+        named_column(frame, name)
+        if not isinstance(kind := type_of(frame, name), _KEY_TYPES):
+            raise ValueError(f"key column {name!r} is {kind.simpleString()}: a key is a string or an integer")
     return names
 
 
