@@ -33,39 +33,7 @@ class TablesideSource(DataSource):
     the table is partitioned. With a schema, the key columns and the members with its names are read. A write stores the
     text of a frame that was read without a schema, and otherwise an object of the columns.
 
-    Options for reading and writing:
-
-    - `url`: the address of the service.
-    - `table`, or the path: the name of the table.
-    - `key`: the key columns, separated by commas.
-    - `value`: the column with the JSON text of whole values.
-    - `token_file`: a file with the bearer token, on every executor and on the driver. Default: the variable
-      `TABLESIDE_TOKEN`. A token itself is not an option, because plans and logs show options.
-    - `ca_file`, `certificate_file`, `key_file`: PEM files, on every executor and on the driver.
-
-    Options for reading:
-
-    - `splits`: the maximum number of splits. Each split is a task. Default: twice the CPUs of the driver, at
-      most 32.
-    - `prefix`: only keys that begin with this text. Together with `partition`, the second part of the key.
-    - `partition`: only composite keys with this first part.
-    - `partitions`: only these partitions of a partitioned table, as indexes separated by commas. If the key has one
-      part, `partition` means the same.
-    - `on_mismatch`: `fail` (the default) fails the query if a value does not fit the schema, `null` returns null.
-    - `pushdown`: `true` sends filters on the key to the service. Spark 4.1 to 4.3 then returns wrong rows if the result
-      of one `load()` is used with different filters. See the page on Spark.
-
-    Options for writing, in mode `append`, or in mode `overwrite`, which replaces a table with generations at once:
-
-    - `decimals`: `string` allows more than 15 digits.
-    - `sequence_by`: the column that orders the writes of a record, as in `Table.put`.
-    - `ttl_s`: the time to live in seconds, or a column with it. A number is not the name of a column.
-    - `expires_at`: the column with the time of the expiry. Neither column is a member. Both are as in `Table.put`.
-    - `allow_empty`: `true` lets mode `overwrite` replace a table by an empty one.
-    - `truncate`: `true` means `allow_empty`. Mode `overwrite` needs it for a table without generations. There it puts
-      the rows of the query, and then deletes all records that it has not written. A query that fails deletes nothing.
-    - `at_least_once`: a stream's puts carry the token of their micro-batch, unless this is `true`, which is required
-      for tables without tokens. Ordered puts carry no token.
+    The page on Spark (`docs/spark.md`) describes the options.
     """
 
     @classmethod
