@@ -76,11 +76,7 @@ def host_and_port(base: httpx.URL) -> tuple[str, int]:
 
 
 class Http1:
-    """The protocol of one connection, for one request after the other.
-
-    Args:
-        base: The URL of the service.
-    """
+    """The protocol of one connection to a URL, for one request after the other."""
 
     def __init__(self, base: httpx.URL) -> None:
         self._headers = {"Host": base.netloc.decode("ascii"), **UNCOMPRESSED, "User-Agent": "tableside"}

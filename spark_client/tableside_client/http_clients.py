@@ -41,13 +41,7 @@ Connection = TypeVar("Connection")
 
 
 class FreeConnections(Generic[Connection]):
-    """Creates connections, and keeps the ones that no request uses. Thread-safe.
-
-    Args:
-        connect: Creates a connection.
-        idle_max_s: The time after which an unused connection expires, in seconds.
-        clock: The current time, in seconds.
-    """
+    """Creates connections, and keeps the ones that no request uses, for at most `idle_max_s`. Thread-safe."""
 
     def __init__(
         self, connect: Callable[[], Connection], idle_max_s: float, clock: Callable[[], float] = time.monotonic

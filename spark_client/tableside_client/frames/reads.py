@@ -136,14 +136,9 @@ def read_values(
 ) -> dict[str, pa.Array]:
     """Return the members of JSON texts as one array for each, in the order of the pages.
 
-    Args:
-        table: The name of the table, for messages.
-        pages: Keys and the texts of their values, which are null for absent records.
-        wanted: The members with their types, or only their names, or None for all of them.
-        on_mismatch: `"fail"`, or `"null"` for null in place of a value that does not fit.
-
-    Raises:
-        ValueError: A value does not fit, or there is no common type. The message names the column and the key.
+    A page is keys and the texts of their values, which are null for absent records. `wanted` are the members with their
+    types, or only their names, or None for all of them. Raises `ValueError` if a value does not fit, or there is no
+    common type. The message names the column and the key.
     """
     schema = wanted if isinstance(wanted, pa.Schema) else _inferred(table, pages, wanted)
     reader = value_reader(schema)

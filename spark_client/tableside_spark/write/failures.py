@@ -45,12 +45,7 @@ def failed_rows(
 ) -> DataFrame:
     """Return one row per failed row: key, documents, and the reason of the failure.
 
-    Args:
-        rows: The rows, assigned to operations by `grouping`.
-        outcomes: The outcomes, with the columns that `outcome_columns` returns.
-        grouping: The grouping of the write.
-        keys: The key columns.
-        documents: The names of the documents, such as `value`.
+    `grouping` has assigned the rows to operations. The outcomes have the columns that `outcome_columns` returns.
     """
     failed = outcomes.where(F.col(CODE).isNotNull())
     if grouping.identity:
@@ -96,14 +91,8 @@ def put_dead_letters(
     The key of a dead letter is a digest of the row and its origin, and a number that distinguishes equal rows. Its
     value has the columns of `failed`, and `table`, `op`, `writer`, `sequence`, `time` and `truncated`.
 
-    Args:
-        dead_letters: The table of the dead letters.
-        failed: The failed rows.
-        table: The table of the write.
-        op: The operation of the write.
-        keys: The key columns of `failed`.
-        origin: The query and the number of its micro-batch, or the token of the write.
-        token: The token under which the dead letters are stored.
+    `origin` is the query and the number of its micro-batch, or the token of the write. The dead letters are stored
+    under `token`.
     """
     documents = [name for name in failed.columns if name not in (*keys, *OUTCOME_COLUMNS)]
     writer, sequence = origin or (None, None)

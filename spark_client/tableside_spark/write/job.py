@@ -191,19 +191,10 @@ def replace_records(
     allow_empty: bool,
     note: str | None,
 ) -> WriteSummary:
-    """Put rows in a new generation of a table, and activate it. A failure removes it.
+    """Put rows in a new generation of a table with `put`, and activate it. A failure removes it.
 
-    Args:
-        connection: The service.
-        table: The name of the table.
-        keys: The key columns, for messages.
-        put: Puts all rows in the table with this name.
-        allow_empty: Whether the table may be empty afterwards.
-        note: The note of the generation.
-
-    Raises:
-        TableWriteError: `put` raises it, or has collected failures that are temporary.
-        ValueError: No row was applied, and `allow_empty` is not set.
+    Raises `TableWriteError` also if `put` has collected failures that are temporary, and `ValueError` if no row was
+    applied and `allow_empty` is not set.
     """
     with shared_client(connection).table(table).replacement(note) as new:
         try:

@@ -172,13 +172,7 @@ def sequence_of(
 ) -> int:
     """Remember a micro-batch in the table, and return the sequence of its token.
 
-    Args:
-        connection: The connection to the service.
-        table: The name of the table.
-        query: The query's id.
-        number: The number of the micro-batch.
-        content: What the micro-batch consists of.
-        harmless: Whether its rows may be applied again, as puts and deletes may.
+    `harmless` means that its rows may be applied again, as puts and deletes may.
 
     Raises:
         MicroBatchChangedError: The number returns with other rows, which are not harmless, or this is a late task of an
