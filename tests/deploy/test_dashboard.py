@@ -25,7 +25,6 @@ tables:
   r: {store: gone}
 """
 
-VARIABLES = {"datasource", "job", "instance", "table"}
 
 NAME = re.compile(r"\b((?:tableside|process|python)_[a-z_]+)\b")
 ADDED = {"counter": ("",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum"), "unknown": ("",)}
@@ -93,13 +92,6 @@ def test_every_expression_filters_by_the_selected_variables() -> None:
             assert 'job=~"$job", instance=~"$instance"' in selector, place
         if re.search(r"\bby \([^)]*\btable\b", text):
             assert text.count('table=~"$table"') >= 1, place
-
-
-def test_every_variable_is_used() -> None:
-    names = [one["name"] for one in DASHBOARD["templating"]["list"]]
-    assert set(names) == VARIABLES
-    used = set(re.findall(r"\$\{?([a-z_]+)\}?", json.dumps(DASHBOARD)))
-    assert used - {"__rate_interval", "__all"} == VARIABLES
 
 
 def test_every_panel_uses_the_selected_source_and_has_a_unit_and_a_separate_place() -> None:

@@ -136,7 +136,6 @@ FIRES: list[tuple[str, Series, int, dict[str, str]]] = [
 
 STAYS_QUIET: list[tuple[str, Series, int]] = [
     ("TablesideDown", {UP: "1x10 0x1 1x50", BUILT: "1x60"}, 12),  # one scrape failed
-    ("TablesideDown", {'up{job="other",instance="b:1"}': "0x60", BUILT: "1x60"}, 50),  # other job
     ("TablesideGone", {BUILT: "1x10 _x3 1x50"}, 14),
     ("TablesideNoStoreReachable", readyz("200", "0+6x60") | readyz("503", "0+6x60"), 30),
     ("TablesideNoStoreReachable", readyz("503", "0+12x1 12x60") | readyz("200", "0x1 0+12x60"), 3),  # just started

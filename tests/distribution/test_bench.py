@@ -5,11 +5,8 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
 import pytest
-from bench import figure
-from bench.report import group
 
 from scripts.bootstrap import ROOT
 
@@ -48,17 +45,3 @@ def test_a_benchmark_measures_each_way(tmp_path: Path, arguments: str, ways: set
     results = json.loads(file.read_text())["results"]
     assert {result["way"] for result in results} >= ways
     assert all(result["per_second"] > 0 for result in results)
-
-
-def test_a_figure_has_a_bar_for_each_group_in_light_and_dark_colors(tmp_path: Path) -> None:
-    results = [
-        *group("a < b", "requests", [("other", 100.0), ("ours", 50.0)], {}),
-        *group("c", "records", [("driver", 10.0), ("ours", 30.0)], {}),
-    ]
-    figure.write(results, "title", ["ours"], tmp_path / "drawn.svg")
-    root = ET.parse(tmp_path / "drawn.svg").getroot()
-    widths = [int(bar.attrib["width"]) for bar in root.iterfind("{*}rect[@class='bar']")]
-    assert widths[1] == pytest.approx(6 * widths[0], abs=6)
-    texts = ["".join(text.itertext()) for text in root.iterfind("{*}text")]
-    assert {"title", "a < b", "ours / other", "0.50", "ours / driver", "3.00"} < set(texts)
-    assert "prefers-color-scheme: dark" in (tmp_path / "drawn.svg").read_text()

@@ -96,23 +96,6 @@ def test_its_options_are_checked(python: Path, tmp_path: Path) -> None:
     assert "tables.t.layout: is not a known option" in shown
 
 
-def test_a_package_with_an_invalid_class_is_a_configuration_error(python: Path, tmp_path: Path) -> None:
-    broken = tmp_path / "broken-1.dist-info"
-    broken.mkdir()
-    (broken / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1\n")
-    (broken / "entry_points.txt").write_text("[tableside.stores]\nabsent = no_such_module:X\nwrong = pathlib:Path\n")
-    config = tmp_path / "tableside.yaml"
-    config.write_text("stores: {a: {kind: absent}, b: {kind: wrong}, c: {kind: nothing}}\n")
-    check = "import sys; sys.path.append(sys.argv.pop(1)); from tableside.cli import app; app()"
-    shown = run(python, "-c", check, tmp_path, "check", config, code=1)
-    assert "stores.a.kind: stores of kind absent are provided by no_such_module:X, which cannot be imported" in shown
-    assert "stores.b.kind: stores of kind wrong are provided by pathlib:Path, which has no Settings" in shown
-    assert (
-        "stores.c.kind: must be one of absent, dynamodb, files, memory, partitioned, postgres, redis, rocksdb, wrong"
-        in shown
-    )
-
-
 def test_the_documentation_shows_the_example_unchanged() -> None:
     for file in ("pyproject.toml", "tableside_files.py"):
         assert f"\n{(EXAMPLE / file).read_text()}```" in PAGE, file

@@ -23,15 +23,6 @@ REQUIREMENT_FILES = (
     *(f"requirements/pyspark-{version}.txt" for version in OLDER),
 )
 
-FOLDERS = ["bench", "docs", "examples", "helm", "requirements", "scripts", "service", "spark_client", "tests"]
-SHIPPED = [
-    "*.*",
-    ".editorconfig",
-    ".pre-commit-config.yaml",
-    ".ci/*",
-    ".github/**/*",
-    *(f"{folder}/**/*" for folder in FOLDERS),
-]
 TOOLS = ("ruff", "mypy", "pytest")
 
 # Each is split in two, so that this file does not contain the text that the test searches.
@@ -46,13 +37,6 @@ HOSTS = (
 def test_the_first_command_of_each_section_exists(section: str, command: str) -> None:
     assert shell_blocks(section)[0] == command
     assert os.access(ROOT / command, os.X_OK)
-
-
-def test_continuous_integration_runs_the_test_command_and_nothing_else() -> None:
-    script = ROOT / ".ci" / "run"
-    lines = [line for line in script.read_text().splitlines() if not line.startswith("#")]
-    assert os.access(script, os.X_OK)
-    assert lines == ["set -euo pipefail", 'exec "$(dirname "${BASH_SOURCE[0]}")/../scripts/test" "$@"']
 
 
 @pytest.mark.parametrize("failing", ["", "ruff", "mypy", "pytest"])
@@ -96,13 +80,7 @@ def test_the_commands_for_contributors_succeed() -> None:
         assert done.returncode == 0, f"{command}\n{done.stdout}"
 
 
-def test_a_page_lists_at_most_ten_commands() -> None:
-    page = (ROOT / ".github" / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## All commands")[2]
-    commands = [file.name for file in (ROOT / "scripts").iterdir() if file.is_file() and os.access(file, os.X_OK)]
-    assert sorted(re.findall(r"(?m)^\| `scripts/(\w+)", page)) == sorted(commands)
-    assert len(commands) <= 10
-
-
+@pytest.mark.skipif(not (ROOT / ".git").exists(), reason="needs the list of tracked files")
 def test_no_tracked_file_names_a_registry() -> None:
     words = re.compile(re.sub(r"(?=[.-])", r"\\", HOSTS.replace(" ", "")).encode(), re.IGNORECASE)
     assert [f"{path}: {found}" for path in tracked() for found in words.findall(path.read_bytes())] == []
@@ -144,10 +122,9 @@ def shell_blocks(section: str) -> list[str]:
 
 
 def tracked() -> list[Path]:
-    """Return the files that git tracks, or without git all files of the project."""
-    listed = run(["git", "ls-files", "-z"], cwd=ROOT).stdout if shutil.which("git") else ""
-    names = [name for name in listed.split("\0") if name] or SHIPPED
-    return [path for name in names for path in ROOT.glob(name) if path.is_file()]
+    """Return the files that git tracks."""
+    listed = run(["git", "ls-files", "-z"], cwd=ROOT).stdout
+    return [ROOT / name for name in listed.split("\0") if (ROOT / name).is_file()]
 
 
 def direct_dependencies() -> list[Requirement]:

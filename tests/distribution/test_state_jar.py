@@ -31,43 +31,17 @@ def tree(tmp_path: Path) -> Path:
     return small_tree(tmp_path / "tree")
 
 
-@pytest.fixture(scope="module")
-def small_jar(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The jar of a tree with one small class."""
-    ensure_javac()
-    tree = small_tree(tmp_path_factory.mktemp("small") / "tree")
-    assert made(tree) == f"{tree / JAR}\n"
-    return tree / JAR
-
-
-@pytest.fixture
-def made_tree(tree: Path, small_jar: Path) -> Path:
-    """A tree whose jar is built."""
-    (tree / JAR).parent.mkdir(parents=True)
-    shutil.copy(small_jar, tree / JAR)
-    return tree
-
-
-def test_the_jar_contains_the_classes_and_a_manifest(made_tree: Path) -> None:
-    with zipfile.ZipFile(made_tree / JAR) as jar:
-        assert jar.namelist() == ["META-INF/MANIFEST.MF", "tableside/state/Small.class"]
-        manifest = jar.read("META-INF/MANIFEST.MF").decode()
-        assert jar.read("tableside/state/Small.class")[:8] == FOR_JAVA_17
-    assert manifest.startswith("Manifest-Version: 1.0\r\nImplementation-Title: Tableside state store for Spark\r\n")
-    assert max(len(line.encode()) for line in manifest.splitlines()) <= 70
-
-
 @pytest.mark.parametrize("file", [SOURCE, JAR])
-def test_it_is_rebuilt_only_after_a_change(made_tree: Path, file: str) -> None:
-    (made_tree / SOURCE.replace("Small", "Other")).write_text(SMALL.replace("Small", "Other"))
-    made(made_tree)
-    before = (made_tree / JAR).read_bytes()
-    made(made_tree, WITHOUT_JAVA)  # nothing to do
-    (made_tree / SOURCE.replace("Small", "Other")).unlink()
-    (made_tree / file).write_bytes((made_tree / file).read_bytes() + b"\n")
-    made(made_tree)
-    assert (made_tree / JAR).read_bytes() != before
-    with zipfile.ZipFile(made_tree / JAR) as jar:
+def test_it_is_rebuilt_only_after_a_change(tree: Path, file: str) -> None:
+    (tree / SOURCE.replace("Small", "Other")).write_text(SMALL.replace("Small", "Other"))
+    made(tree)
+    before = (tree / JAR).read_bytes()
+    made(tree, WITHOUT_JAVA)  # nothing to do
+    (tree / SOURCE.replace("Small", "Other")).unlink()
+    (tree / file).write_bytes((tree / file).read_bytes() + b"\n")
+    made(tree)
+    assert (tree / JAR).read_bytes() != before
+    with zipfile.ZipFile(tree / JAR) as jar:
         assert "tableside/state/Other.class" not in jar.namelist()
 
 

@@ -1,15 +1,19 @@
-"""The public CI checks out the tree and runs the scripts in `.ci`, as contributors can."""
+"""The public CI, which runs the scripts in `.ci` as contributors can, and the version in all its places."""
 
 import os
 import re
 import shlex
 import tomllib
+from importlib import metadata
 from typing import Any
 
 import pytest
 import yaml
+from packaging.version import Version
 
-from scripts.bootstrap import ROOT
+import tableside
+from scripts import releasing
+from scripts.bootstrap import PROJECT, ROOT
 
 
 @pytest.fixture
@@ -52,3 +56,11 @@ def test_it_has_only_read_permission(workflow: dict[Any, Any]) -> None:
     assert workflow["permissions"] == {"contents": "read"}
     assert "secrets." not in str(workflow)
     assert "pull_request_target" not in workflow[True]  # YAML reads the word `on` as True
+
+
+def test_every_place_states_the_version_of_the_project() -> None:
+    version = Version(tomllib.loads(PROJECT.read_text())["project"]["version"])
+    assert tableside.__version__ == metadata.version("tableside") == str(version)
+    image = Version(yaml.safe_load((ROOT / "helm" / "Chart.yaml").read_text())["appVersion"])
+    assert image == version or (version.is_devrelease and image < version)
+    assert releasing.describes((ROOT / "CHANGELOG.md").read_text(), image)

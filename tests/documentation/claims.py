@@ -12,7 +12,7 @@ from documentation.blocks import Block, every_block
 RUN = "documentation/test_runs.py::test_the_blocks_of_a_page_run"
 CONFIGURED = "documentation/test_examples.py::test_a_configuration_has_no_faults"
 READ = "documentation/test_examples.py::test_json_blocks_are_valid"
-INSTALLED = "documentation/test_examples.py::test_installed_extras_exist"
+INSTALLED = "documentation/test_inline.py::test_named_extras_exist"
 NAMED = "documentation/test_examples.py::test_named_modules_exist"
 CONTAINED = "documentation/test_examples.py::test_container_commands_use_existing_options"
 SUBMITTED = "documentation/test_examples.py::test_spark_submit_has_the_options"

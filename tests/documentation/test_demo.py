@@ -8,6 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from examples.demo import check, service
 
 from scripts.bootstrap import ROOT
 from servers.process import free_port
@@ -19,12 +20,6 @@ EQUAL = [
     "EQUAL: 4,043 aircraft, 32,344 figures, none differs",
     "EQUAL: 336,776 joined flights, 4,714,864 figures, none differs",
 ]
-
-
-@pytest.fixture(autouse=True)
-def _importable(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demonstration is a package of the checkout that is not installed."""
-    monkeypatch.syspath_prepend(str(ROOT))
 
 
 @pytest.mark.full
@@ -39,8 +34,6 @@ def test_another_store_gives_the_same_figures(store: str) -> None:
 
 
 def test_a_killed_service_restarts_with_its_records(tmp_path: Path) -> None:
-    from examples.demo import service
-
     with service.running(tmp_path, free_port()) as started, Client(started.url) as client:
         first = started.process.pid
         client.table("letters").put("a", {"n": 1})
@@ -61,8 +54,6 @@ def test_a_killed_service_restarts_with_its_records(tmp_path: Path) -> None:
 def test_the_check_detects_rows_that_one_side_has_more_often(
     actual: list[tuple[object, ...]], differing: set[tuple[str, int, int]]
 ) -> None:
-    from examples.demo import check
-
     comparison = check.compare(_aircraft([("a", 1, "x"), ("b", None, "")]), _aircraft(actual))
     found = {(row["tailnum"], row["expected_sum"], row["actual_sum"]) for row in comparison.differing}
     assert found == differing

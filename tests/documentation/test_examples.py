@@ -19,7 +19,6 @@ from documentation.claims import (
     CLAIMS,
     CONFIGURED,
     CONTAINED,
-    INSTALLED,
     NAMED,
     READ,
     SUBMITTED,
@@ -58,14 +57,6 @@ def test_a_configuration_has_no_faults(block: Block, tmp_path: Path, monkeypatch
 @pytest.mark.parametrize("block", claimed(READ), ids=str)
 def test_json_blocks_are_valid(block: Block) -> None:
     assert isinstance(json.loads(block.text), dict | list)
-
-
-@pytest.mark.parametrize("block", claimed(INSTALLED), ids=str)
-def test_installed_extras_exist(block: Block) -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [Requirement(text) for text in re.findall(r"'?(tableside(?:\[[\w,]+\])?)'?$", block.text, re.MULTILINE)]
-    assert wanted
-    assert {extra for one in wanted for extra in one.extras} <= project["optional-dependencies"].keys()
 
 
 @pytest.mark.parametrize("block", claimed(NAMED), ids=str)

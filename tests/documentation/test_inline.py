@@ -1,39 +1,20 @@
 """Names in the text of pages exist: verbs and their options, scripts, extras, files and settings."""
 
 import importlib.util
+import json
 import os
 import re
 import tomllib
 
 import pytest
-from pydantic import BaseModel
 
 from documentation.blocks import pages
 from documentation.verbs import options_of, words
 from scripts.bootstrap import ROOT
-from tableside.auth import AuthSettings
-from tableside.settings import (
-    BatchSettings,
-    CacheSettings,
-    ConsoleSettings,
-    DirectionSettings,
-    LimitSettings,
-    RetryBudgetSettings,
-)
-from tableside.telemetry import LogSettings, TraceSettings
+from scripts.reference.settings import top_model
 
-SETTINGS: dict[str, type[BaseModel]] = {
-    "auth": AuthSettings,
-    "batch": BatchSettings,
-    "cache": CacheSettings,
-    "console": ConsoleSettings,
-    "limits": LimitSettings,
-    "logs": LogSettings,
-    "read": DirectionSettings,
-    "retry_budget": RetryBudgetSettings,
-    "traces": TraceSettings,
-    "write": DirectionSettings,
-}
+SECTIONS = "auth|batch|cache|console|limits|logs|read|retry_budget|traces|write"
+SCHEMA = top_model().model_json_schema()
 FILES = r"(?:docs|helm|tests|scripts|service|spark_client|bench|examples)/[\w./-]+\.\w+"
 MODULE = r"[a-z_]+(?:/[a-z_]+)+\.py"
 PACKAGES = (ROOT, ROOT / "service" / "tableside", ROOT / "spark_client")
@@ -75,12 +56,19 @@ def test_named_extras_exist(page: str) -> None:
         assert set(extras.split(",")) <= project["optional-dependencies"].keys()
 
 
+def members(section: str) -> set[str]:
+    """Return the settings in a section of the configuration or of a table."""
+    models = [SCHEMA, *SCHEMA["$defs"].values()]
+    found = [json.dumps(model["properties"][section]) for model in models if section in model.get("properties", {})]
+    names = {name for text in found for name in re.findall(r"#/\$defs/(\w+)", text)}
+    return {member for name in names for member in SCHEMA["$defs"][name]["properties"]}
+
+
 @pytest.mark.parametrize("page", pages())
 def test_named_settings_exist(page: str) -> None:
     for code in inline(page):
-        match = re.match(rf"({'|'.join(SETTINGS)})\.(\w+)(?::|$)", code)
-        if match:
-            assert match[2] in SETTINGS[match[1]].model_fields, code
+        if match := re.match(rf"({SECTIONS})\.(\w+)(?::|$)", code):
+            assert match[2] in members(match[1]), code
 
 
 def test_named_environment_variables_are_used() -> None:

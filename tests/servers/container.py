@@ -68,7 +68,6 @@ class Run:
 
     command: Sequence[str] | None = None
     entrypoint: Sequence[str] | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
     mounts: Mapping[str, Path] = field(default_factory=dict)
     user: str | None = None
 
@@ -132,10 +131,9 @@ def _program(image: Image, run: Run) -> list[str]:
     privileges = [f"--reuid={user}", f"--regid={group}", "--clear-groups", "--no-new-privs"]
     # A change of the user resets the signal that `--kill-child` has set for the death of the parent process.
     privileges += ["--bounding-set=-all", "--inh-caps=-all", "--pdeathsig=KILL", "--"]
-    environment = [*image.config["Env"], *(f"{name}={value}" for name, value in run.environment.items())]
     program = image.config["Entrypoint"] if run.entrypoint is None else run.entrypoint
     command = [*program, *(image.config["Cmd"] if run.command is None else run.command)]
-    inside = ["env", "--ignore-environment", f"--chdir={image.config['WorkingDir']}", *environment, *command]
+    inside = ["env", "--ignore-environment", f"--chdir={image.config['WorkingDir']}", *image.config["Env"], *command]
     return ["sh", "-c", ENTER, "sh", str(image.root), str(len(run.mounts)), *mounts, *privileges, *inside]
 
 

@@ -10,6 +10,7 @@ disturbs others (pauses a server, ends connections, counts them) overrides a fix
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 from xdist.workermanage import WorkerController
@@ -54,34 +55,30 @@ def shared_servers(pytestconfig: pytest.Config) -> Servers | Connected:
     return Connected(*pytestconfig.workerinput["servers"])  # type: ignore[attr-defined] # set by pytest-xdist
 
 
-@pytest.fixture(scope="session")
-def redis_url(shared_servers: Servers) -> Address:
-    """The URL of a Redis."""
-    return shared_servers.address("redis")
+def shared(server: str) -> Any:
+    """Return a fixture with the address of a server of the run."""
+
+    @pytest.fixture(scope="session")
+    def address(shared_servers: Servers) -> Address:
+        return shared_servers.address(server)
+
+    return address
 
 
-@pytest.fixture(scope="session")
-def redis_cluster_urls(shared_servers: Servers) -> Address:
-    """The URLs of the three masters of a Redis Cluster."""
-    return shared_servers.address("cluster")
+redis_url = shared("redis")
+"""The URL of a Redis."""
 
+redis_cluster_urls = shared("cluster")
+"""The URLs of the three masters of a Redis Cluster."""
 
-@pytest.fixture(scope="session")
-def postgres_dsn(shared_servers: Servers) -> Address:
-    """The connection string of a PostgreSQL."""
-    return shared_servers.address("postgres")
+postgres_dsn = shared("postgres")
+"""The connection string of a PostgreSQL."""
 
+dynamodb_url = shared("dynamodb")
+"""The endpoint of Amazon's DynamoDB Local."""
 
-@pytest.fixture(scope="session")
-def dynamodb_url(shared_servers: Servers) -> Address:
-    """The endpoint of Amazon's DynamoDB Local."""
-    return shared_servers.address("dynamodb")
-
-
-@pytest.fixture(scope="session")
-def kafka_address(shared_servers: Servers) -> Address:
-    """The address of a Kafka broker, `host:port`."""
-    return shared_servers.address("kafka")
+kafka_address = shared("kafka")
+"""The address of a Kafka broker, `host:port`."""
 
 
 @pytest.fixture(scope="module")

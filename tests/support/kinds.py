@@ -11,16 +11,16 @@ from typing import Any
 import pytest
 
 from servers.install import ensure_command
-from support.dynamodb_tables import PATIENCE_S
+from support.dynamodb_tables import CREDENTIALS, PATIENCE_S
 
 EMBEDDED = ["memory", "rocksdb"]
 REMOTE = ["redis", "redis-cluster", "postgres", "postgres-columns", "dynamodb"]
 EVERY = [*EMBEDDED, *REMOTE]
 
+AWS = CREDENTIALS
+
 MEMBERS = ["a", "b", "c", "d", "n", "made", "name with", "size", "#x"]
 """The members of records that the tests use in tables with columns."""
-
-AWS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_EC2_METADATA_DISABLED": "true"}
 
 
 @dataclass(frozen=True)

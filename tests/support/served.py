@@ -23,22 +23,16 @@ from tableside.stores.memory import MemoryStore
 RECORD = "/v1/tables/t/records/a"
 BATCH = "/v1/tables/t/batch"
 
+LIMITS: dict[str, Any] = {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3}
+
 POLICIES: dict[str, dict[str, Any]] = {
     "none": {},
-    "timeout": {"read": {"timeout_s": 60}, "write": {"timeout_s": 60}},
+    **{name: {"read": {name: value}, "write": {name: value}} for name, value in LIMITS.items()},
     "bulkhead": {"concurrency_max": 4},
-    "rate limit": {"read": {"rate_per_s": 1e6}, "write": {"rate_per_s": 1e6}},
-    "retry": {"read": {"attempts_max": 3}, "write": {"attempts_max": 3}},
     "coalesce": {"batch": {"operations_max": 100}},
     "cache": {"cache": {"records_max": 100, "ttl_s": 60}},
-    "all": {
-        "read": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
-        "write": {"timeout_s": 60, "rate_per_s": 1e6, "attempts_max": 3},
-        "concurrency_max": 4,
-        "batch": {"operations_max": 100},
-        "cache": {"records_max": 100, "ttl_s": 60},
-    },
 }
+POLICIES["all"] = POLICIES["bulkhead"] | POLICIES["coalesce"] | POLICIES["cache"] | {"read": LIMITS, "write": LIMITS}
 """Table settings that enable each policy."""
 
 

@@ -60,23 +60,19 @@ CHOICES: dict[str, Choice] = {
         "more": {
             "serviceMonitor": {
                 "enabled": True,
-                "labels": {"release": "p"},
                 "bearerToken": {"secretName": "admin", "key": "token"},
                 "relabelings": [{"action": "labeldrop", "regex": "pod"}],
-                "metricRelabelings": [{"action": "drop", "sourceLabels": ["__name__"], "regex": "python_.*"}],
             }
         },
     },
     "dashboard": {"off": {}, "on": {"dashboard": {"enabled": True, "annotations": {"grafana_folder": "Data"}}}},
     "ingress": {
         "off": {},
-        "on": {"ingress": {"enabled": True, "hosts": ["a.example", "b.example"]}},
         "more": {
             "ingress": {
                 "enabled": True,
                 "className": "nginx",
                 "annotations": {"nginx.ingress.kubernetes.io/proxy-body-size": "16m"},
-                "labels": {"edge": "yes"},
                 "hosts": ["a.example"],
                 "paths": ["/v1", "/console"],
                 "tls": [{"secretName": "edge", "hosts": ["a.example"]}],
@@ -85,11 +81,9 @@ CHOICES: dict[str, Choice] = {
     },
     "route": {
         "off": {},
-        "on": {"httpRoute": {"enabled": True, "parentRefs": [{"name": "gateway", "namespace": "edge"}]}},
         "more": {
             "httpRoute": {
                 "enabled": True,
-                "annotations": {"a": "b"},
                 "labels": {"edge": "yes"},
                 "parentRefs": [{"name": "gateway", "sectionName": "https"}],
                 "hostnames": ["a.example"],
@@ -109,10 +103,6 @@ CHOICES: dict[str, Choice] = {
             "nodeSelector": {"kubernetes.io/arch": "amd64"},
             "tolerations": [{"key": "tables", "operator": "Exists", "effect": "NoSchedule"}],
             "affinity": {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []}},
-            "priorityClassName": "high",
-            "topologySpreadConstraints": [
-                {"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": []}
-            ],
         },
         "no spread": {"topologySpreadConstraints": []},
     },

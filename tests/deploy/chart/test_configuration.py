@@ -1,11 +1,13 @@
 """The service gets the configuration unchanged and accepts it. Pods are replaced only when necessary."""
 
+import re
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
+import helm_python
 import pytest
 from hypothesis import given, settings, strategies as st
 
@@ -22,28 +24,13 @@ from deploy.chart.rendering import (
     render,
     workload,
 )
+from tableside.settings import SettingsError, load, validate
 from tableside.settings.yaml_file import parse_yaml, read_text
 
 PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
 PRINTED = st.text(st.characters(categories=["L", "N", "P", "S", "Zs"]), max_size=20)
-AMBIGUOUS = [
-    "=",
-    "yes",
-    "no",
-    "on",
-    "~",
-    "null",
-    "1e3",
-    "0x10",
-    "0o14",
-    "014",
-    "1_000",
-    "12:30:45",
-    "2026-11-21",
-    ".inf",
-    "---",
-]
-TEXTS = PRINTED | st.sampled_from([*AMBIGUOUS, "a\nb"])
+AMBIGUOUS = ["=", "yes", "~", "1e3", "0x10", "014", "1_000", "12:30:45", "2026-11-21", ".inf", "---", "a\nb"]
+TEXTS = PRINTED | st.sampled_from(AMBIGUOUS)
 DOCUMENTS = st.dictionaries(TEXTS, PLAIN | TEXTS | st.lists(TEXTS, max_size=3), max_size=5)
 
 
@@ -57,11 +44,6 @@ def test_the_service_reads_the_configuration_unchanged(documents: list[dict[str,
         assert parse_yaml(read_text(file), "", [])["stores"]["other"]["options"] == documents
 
 
-def test_large_integers_are_not_rendered_as_floats() -> None:
-    text = configuration(render(merged(REMOTE, {"config": {"limits": {"body_bytes_max": 2**40}}})))
-    assert "body_bytes_max: 1099511627776\n" in text
-
-
 CHECKED = merged(
     REMOTE,
     {
@@ -73,6 +55,45 @@ CHECKED = merged(
         },
     },
 )
+
+
+@pytest.mark.parametrize(
+    ("config", "why"),
+    [
+        ({"tabels": {}}, "config': additional properties 'tabels' not allowed"),
+        ({"limits": {"shutdown_s": 0.5}}, "config/limits/shutdown_s': minimum: got 0.5, want 1"),
+        ({"logs": {"level": "loud"}}, "config/logs/level': value must be one of 'debug', 'info', 'warning', 'error'"),
+        ({"traces": {"endpoint": "collector:4317"}}, "config/traces/endpoint': 'collector:4317' does not match"),
+        ({"tables": {"t": {"store": "cache", "ttl": 60}}}, "config/tables/t': additional properties 'ttl' not allowed"),
+        ({"tables": {"a b": {"store": "cache"}}}, "invalid propertyName 'a b'"),
+        ({"stores": {"other": {"kind": "redis"}}}, "config/stores/other': missing property 'url'"),
+    ],
+    ids=str,
+)
+def test_helm_rejects_a_configuration_that_the_service_rejects(config: Values, why: str) -> None:
+    values = merged(REMOTE, {"config": config})
+    with pytest.raises(helm_python.HelmError, match=re.escape(why)):
+        render(values)
+    with pytest.raises(SettingsError):
+        validate(values["config"], {})
+
+
+ISSUER = {"issuer": "https://issuer", "audience": ["a"], "rules": [{"claims": {"sub": ["a", "b*"]}}]}
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"limits": {"in_flight_max": "${N}0", "drain_s": "0.5"}, "auto_create": "true", "auth": {"issuers": [ISSUER]}},
+        {"tables": {"t": {"store": "cache", "ttl_s": "${N}", "name": "x", "cache": None, "concurrency_max": 5.0}}},
+        {"stores": {"other": {"kind": "postgres", "dsn": "${DSN}", "connections_max": "${N}", "schema": "x"}}},
+    ],
+    ids=str,
+)
+def test_helm_accepts_a_configuration_that_the_service_accepts(config: Values, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(configuration(render(merged(REMOTE, {"config": config}))))
+    assert load(file, {"DSN": "postgresql://u:p@db/x", "N": "5"}).stores
 
 
 @pytest.mark.server

@@ -225,18 +225,14 @@ def test_names_are_unique_and_fit_the_limits_of_kubernetes(renderings: Rendering
         assert len(set(names)) == len(names), row
         for one in [*objects, pod(objects)]:
             assert NAME.fullmatch(one["metadata"].get("name", "pod")), row
-            assert all(LABEL.fullmatch(text) for text in one["metadata"]["labels"].values()), row
+            labels = one["metadata"]["labels"].values()
+            assert all(LABEL.fullmatch(text) for text in labels), row
+            assert ("tables" in labels) is (row["labels"] == "many")
+            assert "not-this" not in labels, "other labels do not override those of the chart"
             assert "namespace" not in one["metadata"]
         assert all(one["metadata"]["labels"].keys() >= RECOMMENDED for one in objects)
         # A StatefulSet labels its pods with its name, a hyphen and a digest of ten characters.
         assert len(workload(objects)["metadata"]["name"]) <= 52
-
-
-def test_common_labels_are_everywhere_and_override_no_label_of_the_chart() -> None:
-    objects = render({**REMOTE, "commonLabels": {"team": "tables", "app.kubernetes.io/name": "other"}})
-    for one in [*objects, pod(objects)]:
-        assert one["metadata"]["labels"]["team"] == "tables"
-        assert one["metadata"]["labels"]["app.kubernetes.io/name"] in ("tableside", "tableside-test")
 
 
 def test_no_secret_is_created_and_tokens_are_mounted_only_on_request(renderings: Renderings) -> None:

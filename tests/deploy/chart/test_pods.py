@@ -12,8 +12,7 @@ import httpx
 import pytest
 
 from deploy.chart.pods import TOKEN, TOKENS, Pod, moved, placed, probe, started
-from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, all_of, backup_pods, merged, render
-from servers.process import free_port
+from deploy.chart.rendering import BACKUP, LOCAL, REMOTE, Values, all_of, backup_pods, merged
 from support.certificates import Authority
 from support.waiting import until
 
@@ -138,11 +137,3 @@ def test_a_pod_with_a_client_authority_rejects_clients_without_certificate(tmp_p
             httpx.get(f"{there.http}/readyz", verify=authority.trusting())
         known = authority.trusting(authority.sign("caller"))
         assert httpx.get(f"{there.http}/readyz", verify=known).status_code == 200
-
-
-def test_helm_test_reports_an_unreachable_service(tmp_path: Path) -> None:
-    there = Pod(render(REMOTE), tmp_path, f"http://127.0.0.1:{free_port()}", "")
-    asked = helm_test(there)
-    assert asked.returncode == 1
-    assert asked.stdout.startswith("/readyz: ")
-    assert asked.stderr == ""

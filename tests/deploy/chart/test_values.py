@@ -49,11 +49,6 @@ def test_the_readme_describes_every_value() -> None:
     assert written() == table(), "run PYTHONPATH=tests:. python -m deploy.chart.values_table"
 
 
-def test_every_value_is_described_in_a_sentence() -> None:
-    descriptions = {".".join(path): one["description"] for path, one in described()}
-    assert {name: text for name, text in descriptions.items() if not re.fullmatch(r"[A-Z`][^|]*\.", text)} == {}
-
-
 def stored(**options: Any) -> Values:
     """Return values with a second store."""
     return merged(REMOTE, {"config": {"stores": {"other": options}}})
@@ -190,18 +185,7 @@ def test_the_host_is_a_single_argument(host: str) -> None:
 
 
 def test_every_argument_is_a_string() -> None:
-    arguments = container(render(merged(MUTUAL, REMOTE, {"host": "::"})))["args"]
-    assert {type(argument) for argument in arguments} == {str}
-    assert [argument for argument in arguments if "=" in argument] == [
-        "--config=/etc/tableside/config.yaml",
-        "--host=::",
-        "--port=8080",
-        "--probes-port=8081",
-        "--workers=1",
-        "--ssl-certfile=/etc/tableside-tls/tls.crt",
-        "--ssl-keyfile=/etc/tableside-tls/tls.key",
-        "--ssl-ca-certs=/etc/tableside-client-ca/ca.crt",
-    ]
+    assert {type(argument) for argument in container(render(merged(MUTUAL, REMOTE)))["args"]} == {str}
 
 
 @pytest.mark.parametrize("path", ["/var/lib/tableside", "/srv/tables/", "/tmpdata"])

@@ -34,12 +34,6 @@ def test_every_package_of_the_image_has_hashes(name: str) -> None:
     assert [entry for entry in entries if not re.match(r"[a-z0-9-]+==\S+ .*\\\n +--hash=sha256:", entry)] == []
 
 
-def test_neither_spark_nor_test_tools_are_in_the_image() -> None:
-    names = {requirement.name for requirement in requirements(ROOT / "requirements" / "image.txt")}
-    assert {"fastapi", "rocksdict", "asyncpg", "aioboto3", "redis"} <= names
-    assert not {"pyspark", "pandas", "pytest", "hypothesis", "mypy", "ruff", "pip", "setuptools"} & names
-
-
 @pytest.mark.server
 def test_the_builder_gets_the_version_the_commit_and_more_arguments() -> None:
     command, environment = [str(ROOT / "scripts" / "image"), "--no-cache", "--pull"], {**os.environ, "BUILDER": "echo"}

@@ -51,6 +51,9 @@ def test_a_table_is_replaced_listed_and_rolled_back(
     ):
         refused = tableside(*arguments)
         assert (refused.exit_code, code in refused.stderr) == (1, True)
+    (tmp_path / "empty.csv").write_text("id,n\n")
+    assert tableside("load", table, "empty.csv", "--key", "id", "--replace", "--allow-empty").exit_code == 0
+    assert records(client, table) == {}
 
 
 @pytest.mark.parametrize(
@@ -77,9 +80,3 @@ def test_a_file_that_cannot_replace_a_table_leaves_it_as_it_was(
     assert message in refused.stderr
     assert records(client, table) == OLD
     assert [one.state for one in client.table(table).generations()] == ["current"]
-
-
-def test_a_table_becomes_empty_only_on_request(tableside: Command, client: Client, table: str, tmp_path: Path) -> None:
-    (tmp_path / "people.csv").write_text("id,n\n")
-    assert tableside("load", table, "people.csv", "--key", "id", "--replace", "--allow-empty").exit_code == 0
-    assert records(client, table) == {}

@@ -19,10 +19,9 @@ from typer.testing import CliRunner, Result
 from servers.process import free_port
 from support.running import running
 from support.waiting import until
-from tableside_cli import row_files
 from tableside_cli.client_command import client_command
 from tableside_cli.load import LINE_INTERVAL_S, load, shown_progress
-from tableside_cli.row_files import ROWS_PER_PART, read_parts
+from tableside_cli.row_files import ROWS_PER_PART
 from tableside_client import Client, Retries
 
 Command = Callable[..., Result]
@@ -51,9 +50,10 @@ def load_file(tableside: Command, tmp_path: Path) -> Command:
     [
         ("people.csv", "id,name,age\n007,Ann,41\n8,Bob,\n", "id", {"007": ["Ann", 41], "8": ["Bob", None]}),
         ("people.tsv", "name\tage\tid\nAnn, B\t41\t1e5\n", "id", {"1e5": ["Ann, B", 41]}),
+        ("marked.csv", '\ufeffid,"n\nm",age\na,"b\nc",41\n', "id", {"a": ["b\nc", 41]}),
     ],
 )
-def test_keys_of_a_csv_file_stay_as_they_are(
+def test_keys_and_texts_of_a_csv_file_stay_as_they_are(
     load_file: Command, client: Client, file: str, content: str, key: str, values: dict[str, list[Any]]
 ) -> None:
     done = load_file("people", file, content, key)
@@ -150,7 +150,7 @@ def test_integer_keys_of_a_new_table_fail_with_what_to_do(load_file: Command, tm
     [
         (",id,n\n0,a,1\n", "column 1 has no name: name it, or write the file with index=False"),
         ("id,n,n\na,1,2\n", "two columns have the name 'n'"),
-        ("ID,n\na,1\n", "the file has no column 'id': it has ID, n"),
+        ("ID\na\n", "the file has no column 'id': it has ID"),
     ],
 )
 def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
@@ -160,18 +160,6 @@ def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
     assert (done.exit_code, done.stdout) == (2, "")
     assert fault in " ".join(done.stderr.replace("│", "").split())
     assert "load_columns" not in [table["name"] for table in client.tables()]
-
-
-def test_a_csv_file_may_have_a_byte_order_mark_lines_in_fields_and_no_rows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(row_files, "CSV_BLOCK_BYTES", 1_000)
-    file = tmp_path / "rows.csv"
-    file.write_text('\ufeffid,"n\nm"\n', encoding="utf-8")
-    assert list(read_parts(file, {"id": "string"})) == []
-    file.write_text("id,n\n" + 'a,"b\nc"\n' * 1_000)
-    rows = [row for part in read_parts(file, {"id": "string"}) for row in part.rows]
-    assert rows == [{"id": "a", "n": "b\nc"}] * 1_000
 
 
 @pytest.mark.server

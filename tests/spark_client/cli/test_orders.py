@@ -4,10 +4,8 @@ import json
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
+import pandas as pd
 import pytest
 from typer.testing import Result
 
@@ -36,12 +34,6 @@ def test_an_order_is_an_integer_or_a_time_in_microseconds(order: int | str, expe
     assert parse_order(order) == expected
 
 
-@pytest.mark.parametrize("order", [None, True, 1.0, 2**63, "12:00"])
-def test_other_orders_are_refused(order: object) -> None:
-    with pytest.raises(ValueError, match="the field 'at' is neither an integer within 64 bits nor a time"):
-        parse_order(order, "the field 'at'")
-
-
 @pytest.mark.server
 def test_a_superseded_write_says_so_and_shows_the_record(tableside: Command, client: Client) -> None:
     assert tableside("put", "cli_orders", "ada", '{"n": 1, "m": 1}', "--order", "2026-11-20T12:00:00Z").stderr == ""
@@ -60,21 +52,17 @@ def test_a_superseded_write_says_so_and_shows_the_record(tableside: Command, cli
     assert tableside("put", "cli_orders", "ada", '{"n": 4}', "--order", "1").stderr == ""
 
 
-def rows(file: Path) -> None:
+def write_rows(file: Path) -> None:
     """Write the rows a (twice), b and c in the format of a suffix. The order of c is missing."""
-    times = [NOON, NOON.replace(hour=11), NOON, None]
-    columns: dict[str, list[Any]] = {"id": ["a", "a", "b", "c"], "n": [2, 1, 1, 1]}
-    texts = [time and time.strftime("%Y-%m-%dT%H:%M:%SZ") for time in times]
-    if file.suffix == ".parquet":
-        pq.write_table(pa.table({**columns, "at": pa.array(times, pa.timestamp("ns", "UTC"))}), file)
-    elif file.suffix == ".csv":
-        lines = zip(*columns.values(), (text or "" for text in texts), strict=True)
-        file.write_text("id,n,at\n" + "".join(",".join(map(str, line)) + "\n" for line in lines))
-    else:
-        every = zip(*columns.values(), texts, strict=True)
-        file.write_text(
-            "".join(json.dumps({"id": key, "n": n} | ({"at": at} if at else {})) + "\n" for key, n, at in every)
-        )
+    times = pd.to_datetime([NOON, NOON.replace(hour=11), NOON, None])
+    frame = pd.DataFrame({"id": ["a", "a", "b", "c"], "n": [2, 1, 1, 1], "at": times})
+    match file.suffix:
+        case ".csv":
+            frame.to_csv(file, index=False)
+        case ".jsonl":
+            frame.to_json(file, orient="records", lines=True, date_format="iso")
+        case ".parquet":
+            frame.to_parquet(file, index=False)
 
 
 @pytest.mark.server
@@ -83,7 +71,7 @@ def test_a_load_counts_superseded_rows_and_names_rows_without_an_order(
     tableside: Command, client: Client, tmp_path: Path, suffix: str
 ) -> None:
     table = client.table(f"load_orders_{suffix}")
-    rows(tmp_path / f"rows.{suffix}")
+    write_rows(tmp_path / f"rows.{suffix}")
     table.put("b", {"n": 9}, order=NOON_US + 1)
     done = tableside("load", table.name, f"rows.{suffix}", "--key", "id", "--order", "at")
     assert (done.exit_code, done.stdout) == (1, f"1 records stored in {table.name}, 1 failed, 2 superseded\n")

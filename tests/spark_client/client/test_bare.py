@@ -7,6 +7,8 @@ import pytest
 
 from support.running import Service
 
+pytestmark = pytest.mark.server
+
 PROGRAM = """
 import sys
 
@@ -50,26 +52,26 @@ with tableside_client.Client(sys.argv[1]) as client:
     people.update_frame(pa.table({"key": ["ada"], "m": [2]}), "key", {"$inc": {"n": tableside_client.col("m")}})
     keys = pa.table({"k": ["ada", None]})
     print(people.enrich(keys, "k", columns=["n"]).to_pylist(), people.scan_frame().to_pylist())
-    for kind in ("pandas", "polars"):
-        try:
-            people.scan_frame(kind=kind)
-        except ImportError as error:
-            print(error)
+    try:
+        people.scan_frame(kind="pandas")
+    except ImportError as error:
+        print(error)
 """
 
 
-@pytest.mark.server
+def printed(program: str, service: Service) -> list[str]:
+    done = subprocess.run([sys.executable, "-c", program, service.url], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
 def test_frames_of_pyarrow_need_neither_pandas_nor_polars(service: Service) -> None:
-    done = subprocess.run([sys.executable, "-c", FRAMES, service.url], capture_output=True, text=True, timeout=120)
-    assert done.stdout.splitlines() == [
+    assert printed(FRAMES, service) == [
         "[{'k': 'ada', 'n': 3}, {'k': None, 'n': None}] [{'key': 'ada', 'n': 3}]",
         'kind="pandas" needs pandas: pip install pandas',
-        'kind="polars" needs Polars: pip install polars',
-    ], done.stderr
+    ]
 
 
-@pytest.mark.server
 def test_the_client_works_with_httpx_alone(service: Service) -> None:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, service.url], capture_output=True, text=True, timeout=120)
     records = "Person(name='Ada', visits=1) ['ada', 'grace'] 2"
-    assert done.stdout == f"{records}\nframes need pyarrow: pip install pyarrow\n", done.stderr
+    assert printed(PROGRAM, service) == [records, "frames need pyarrow: pip install pyarrow"]

@@ -6,7 +6,6 @@ from typing import Any
 
 import httpx
 import pytest
-import uvloop
 
 from spark_client.client.script import CLOSE, Script, reply
 from support.running import Service
@@ -82,24 +81,10 @@ def test_a_second_event_loop_is_an_error_that_says_so(service: Service, name: st
     async def get() -> None:
         await table.get("a")
 
-    async def scan() -> None:
-        assert [record async for record in table.scan()]
-
     asyncio.run(use())
-    for call in (get, scan, client.close):
+    for call in (get, client.close):
         with pytest.raises(RuntimeError, match="used in another event loop before: create a client in each asyncio"):
             asyncio.run(call())
-
-
-@pytest.mark.server
-def test_the_event_loop_may_be_that_of_uvloop(service: Service, name: str) -> None:
-    async def use() -> None:
-        async with AsyncClient(service.url) as client:
-            table, value = client.table(name), {"text": "x" * 900_000}
-            await table.put("a", value)
-            assert await asyncio.gather(*(table.get("a") for _ in range(5))) == [value] * 5
-
-    uvloop.run(use())
 
 
 async def test_an_expired_connection_is_not_used_again(script: Callable[..., Script]) -> None:

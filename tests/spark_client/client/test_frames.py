@@ -62,9 +62,7 @@ def sorted_rows(frame: Any) -> list[dict[str, Any]]:
 
 
 TYPES: dict[str, tuple[pa.DataType, list[Any], list[Any]]] = {
-    "int8": (pa.int8(), [-128, None], [-128, None]),
     "int64": (pa.int64(), [EXACT, -(2**63)], [EXACT, -(2**63)]),
-    "double": (pa.float64(), [0.1, None], [0.1, None]),
     "boolean": (pa.bool_(), [True, None], [True, None]),
     "string": (pa.string(), [TEXT, ""], [TEXT, ""]),
     "date": (pa.date32(), [DAY, None], ["2026-11-20", None]),
@@ -146,10 +144,8 @@ async def test_missing_values_of_pandas_are_null(people: Any) -> None:
 INFERRED: dict[str, tuple[list[Any], pa.DataType]] = {
     "integers": ([1, EXACT, None], pa.int64()),
     "integers beside doubles": ([1, 0.5, EXACT], pa.float64()),
-    "nulls": ([None, None], pa.null()),
     "times stay texts": (["2026-11-20T08:30:00Z", "x"], pa.string()),
     "lists": ([[1], [0.5, None], []], pa.list_(pa.float64())),
-    "empty lists": ([[], None], pa.list_(pa.null())),
     "objects": (
         [{"a": 1}, {"b": [{"c": True}], "a": 0.5}, {}],
         pa.struct([("a", pa.float64()), ("b", pa.list_(pa.struct([("c", pa.bool_())])))]),
@@ -174,7 +170,6 @@ async def test_a_member_without_a_schema_has_the_type_that_fits_all_values(peopl
     [
         ([1, 0.5, "geheim"], 'column v is a JSON string for key "k2", but a JSON number for another'),
         (["geheim", True], 'column v is a JSON boolean for key "k1", but a JSON string for another'),
-        ([[1], ["geheim"]], 'column v is a JSON string for key "k1", but a JSON number for another'),
     ],
 )
 async def test_values_without_a_common_type_are_an_error_with_column_and_key(
@@ -210,22 +205,11 @@ async def test_a_value_that_does_not_fit_the_schema_fails_or_is_null(people: Any
     assert found.to_pylist() == [{"key": "a", "n": 1, "m": None}, {"key": "b", "n": None, "m": 2}]
 
 
-SCHEMAS: dict[str, pa.Schema] = {
-    "a tinyint, b: SMALLINT,c int , d bigint": pa.schema(
-        {"a": pa.int8(), "b": pa.int16(), "c": pa.int32(), "d": pa.int64()}
-    ),
-    "d date, t timestamp, l timestamp_ntz": pa.schema(
-        {"d": pa.date32(), "t": pa.timestamp("us", "UTC"), "l": pa.timestamp("us")}
-    ),
-    "s array<struct<x: int, y: map<string, array<date>>>>": pa.schema(
-        {"s": pa.list_(pa.struct({"x": pa.int32(), "y": pa.map_(pa.string(), pa.list_(pa.date32()))}))}
-    ),
-}
-
-
-@pytest.mark.parametrize("text", SCHEMAS)
-def test_a_schema_as_text_has_the_types_of_spark(text: str) -> None:
-    assert arrow_schema(text).equals(SCHEMAS[text])
+def test_a_schema_as_text_has_the_types_of_spark() -> None:
+    text = "`a, ``b` tinyint, c: SMALLINT,d timestamp, l timestamp_ntz, s array<struct<x: int, y: map<string, date>>>"
+    nested = pa.list_(pa.struct({"x": pa.int32(), "y": pa.map_(pa.string(), pa.date32())}))
+    times = {"d": pa.timestamp("us", "UTC"), "l": pa.timestamp("us")}
+    assert arrow_schema(text).equals(pa.schema({"a, `b": pa.int8(), "c": pa.int16(), **times, "s": nested}))
 
 
 ONE = pa.table({"k": ["a"], "n": [1], "f": [0.5], "b": [b"x"]})
@@ -235,14 +219,12 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "a lazy frame": (lambda t: t.load(pl.LazyFrame({"k": ["a"]}), key="k"), TypeError, r"call collect\(\)"),
     "a name twice": (lambda t: t.enrich(TWICE, "k", columns=["v"]), ValueError, "two columns are named 'k'"),
     "a member of the frame": (lambda t: t.enrich(ONE, "k", columns=["n"]), ValueError, "two columns are named 'n'"),
-    "neither": (lambda t: t.enrich(ONE, "k"), ValueError, "give either columns=.* or schema="),
     "no key column": (lambda t: t.enrich(ONE, "x", columns=["v"]), ValueError, "no column 'x'; it has k, n, f, b"),
     "a type": (lambda t: t.enrich(ONE, "k", schema={"v": "int65"}), ValueError, "'int65', which is not a type"),
     "null without a schema": (lambda t: t.scan_frame(on_mismatch="null"), ValueError, "on_mismatch needs schema="),
     "a frame without key": (lambda t: t.load(ONE), TypeError, "load of a frame needs key="),
     "binary": (lambda t: t.load(ONE, key="k"), ValueError, "column b is binary: JSON cannot represent it"),
     "an order": (lambda t: t.load(ONE.drop_columns("b"), "k", "f"), ValueError, "order is double: it must be an"),
-    "a mixture": (lambda t: t.update_frame(ONE, "k", {"$inc": {"n": 1}, "m": 1}), ValueError, "this has 'm'"),
     "an operand": (lambda t: t.update_frame(ONE, "k", {"$inc": {"n": col("k")}}), ValueError, "inc n does not accept"),
     "no column": (lambda t: t.update_frame(ONE, "k", {"n": col("x")}), ValueError, "the frame has no column 'x'"),
 }  # fmt: skip
