@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ...core import (
     Batch,
     Get,
@@ -74,6 +77,20 @@ def rfc3339(expires_ms: int) -> str:
     """Format Unix milliseconds as an RFC 3339 time in UTC."""
     seconds, milliseconds = divmod(expires_ms, 1000)
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03}Z"
+
+
+def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
+    """Return a column of RFC 3339 times, null for 0."""
+    times = pa.array([time or None for time in expires_ms], pa.timestamp("ms")).cast(pa.utf8())
+    return pc.binary_join_element_wise(pc.utf8_replace_slice(times, 10, 11, "T"), "Z", "")
+
+
+def expiry_members(expires_ms: Sequence[int]) -> list[bytes]:
+    """Return the member `expires_at` of answers in JSON, after a comma. It is empty for 0."""
+    if not any(expires_ms):
+        return [b""] * len(expires_ms)
+    times = expiry_column(expires_ms).to_pylist()
+    return [b"" if time is None else b',"expires_at":"%b"' % time.encode() for time in times]
 
 
 def never() -> bool:

@@ -6,11 +6,10 @@ from itertools import accumulate
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ...core import Outcome, PartitionOutcome, Record, Results, TableError, Written
 from ...core.concurrency import Pieces
-from .answers import RECORD_NOT_FOUND, failure, partitions_of, shown_expiry_ms, status
+from .answers import RECORD_NOT_FOUND, expiry_column, failure, partitions_of, shown_expiry_ms, status
 from .body_parts import Encoded, binary_column, encode_stream
 from .members import OUTCOME_MEMBERS, OutcomeMember
 
@@ -123,12 +122,6 @@ def _shown_expiries(outcomes: Sequence[Outcome]) -> Sequence[int]:
     both = zip(outcomes.cells("value"), outcomes.cells("expires_ms"), strict=True)
     shown = [0 if value is None else expires_ms for value, expires_ms in both]
     return _replaced(shown, dict.fromkeys(outcomes.failed, 0))
-
-
-def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
-    """Return a column of RFC 3339 times, null for 0."""
-    times = pa.array([time or None for time in expires_ms], pa.timestamp("ms")).cast(pa.utf8())
-    return pc.binary_join_element_wise(pc.utf8_replace_slice(times, 10, 11, "T"), "Z", "")
 
 
 def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], members: Members) -> Pieces[pa.Array]:

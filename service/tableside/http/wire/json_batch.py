@@ -29,7 +29,7 @@ from ...core.budget import value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import RECORD_NOT_FOUND, never, partitions_of, rfc3339, status
+from .answers import RECORD_NOT_FOUND, expiry_members, never, partitions_of, rfc3339, status
 from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
 from .members import given_by
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
@@ -130,7 +130,7 @@ def encode(outcomes: Sequence[Outcome]) -> Pieces[Encoded]:
 
 def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
     """Return the pieces of some answers, which follow a separator."""
-    if isinstance(outcomes, Results) and outcomes.has_only("value" if outcomes.kind is Record else "etag", "etag"):
+    if isinstance(outcomes, Results) and outcomes.has_only(*_PLAIN[outcomes.kind]):
         return [separator, b",".join(_plain_answers(outcomes))]
     parts = list[bytes]()
     for outcome in outcomes:
@@ -139,15 +139,21 @@ def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
     return parts
 
 
+_PLAIN = {Record: ("value", "etag", "expires_ms"), Written: ("etag", "expires_ms")}
+
+
 def _plain_answers(results: Results) -> list[bytes]:
-    """Encode answers whose only members are the value and the etag, or an error."""
+    """Encode answers whose only members are the value, the etag and the expiry, or an error."""
     etags = results.cells("etag")
     if results.kind is Written:
         answers = [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
     else:
+        expiries = expiry_members(results.cells("expires_ms"))
         answers = [
-            b'{"status":200,"value":%b,"etag":"%b"}' % (value, etag.encode()) if value and etag else _NOT_FOUND
-            for value, etag in zip(results.cells("value"), etags, strict=True)
+            b'{"status":200,"value":%b,"etag":"%b"%b}' % (value, etag.encode(), expiry)
+            if value and etag
+            else _NOT_FOUND
+            for value, etag, expiry in zip(results.cells("value"), etags, expiries, strict=True)
         ]
     for at, error in results.failed.items():
         answers[at] = b"{%b}" % b"".join(_members(error))

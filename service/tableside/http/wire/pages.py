@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from ...core import KeyedRecords, MalformedRequest, Page, Part, Record, Results, TableSpec, chunks_of
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
-from . import arrow_answers, body_parts
-from .answers import rfc3339
+from . import body_parts
+from .answers import expiry_column, expiry_members
 from .body_parts import Encoded, joined
 from .projections import project_outcomes
 
@@ -31,11 +31,10 @@ def encode_json(page: Page, cursor: str | None) -> Pieces[Encoded]:
     """Encode a page as an object with the members `records` and `cursor`."""
     parts, separator = [b'{"records":['], b'{"key":'
     for some in chunks_of(list(enumerate(page.records)), PIECE_OPERATIONS):
-        for index, (key, record) in some:
-            parts += (separator, orjson.dumps(key), b',"value":', record.value, b',"etag":"', record.etag.encode())
-            parts.append(
-                b'"' if not record.expires_ms else b'","expires_at":"%b"' % rfc3339(record.expires_ms).encode()
-            )
+        expiries = expiry_members([record.expires_ms for _, (_, record) in some])
+        for (index, (key, record)), expiry in zip(some, expiries, strict=True):
+            parts += (separator, orjson.dumps(key), b',"value":', record.value, b',"etag":"%b"' % record.etag.encode())
+            parts.append(expiry)
             if page.partitions is not None:
                 parts.append(b',"partition":%d' % page.partitions[index])
             separator = b'},{"key":'
@@ -59,7 +58,7 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
     columns = [_key_column(records.keys, spec), values, pa.array(records.records.cells("etag"), pa.utf8())]
     schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
     if "expires_ms" in records.records.columns:
-        columns.append(arrow_answers.expiry_column(records.records.cells("expires_ms")))
+        columns.append(expiry_column(records.records.cells("expires_ms")))
         schema = schema.append(pa.field("expires_at", pa.utf8()))
         yield
     if spec.partitions:
