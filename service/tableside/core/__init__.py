@@ -105,7 +105,6 @@ from .store import (
     DELETE_MEMORY_S as DELETE_MEMORY_S,
     Capabilities as Capabilities,
     Clock as Clock,
-    Drops as Drops,
     Estimate as Estimate,
     Page as Page,
     Scan as Scan,
@@ -123,7 +122,6 @@ from .transitions import (
     Stored as Stored,
     Transition as Transition,
     expiry_ms as expiry_ms,
-    is_unconditional as is_unconditional,
     live_record as live_record,
     transition as transition,
     with_etag as with_etag,
@@ -138,7 +136,6 @@ from .updates import (
     touched_members as touched_members,
 )
 from .urls import (
-    EnvironmentProxy as EnvironmentProxy,
     check_port as check_port,
     checked_url as checked_url,
     environment_proxy as environment_proxy,
