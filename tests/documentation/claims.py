@@ -94,7 +94,7 @@ CLAIMS: dict[str, list[str]] = {
     ],
     "spark_client/test_change_data_capture.py::test_a_frame_of_auto_cdc_equals_a_naive_replay": ["docs/change-data-capture.md python users.put"],
     "spark_client/test_change_data_capture.py::test_a_stream_of_debezium_equals_a_naive_replay": ["docs/change-data-capture.md python readStream"],
-    "spark_client/test_kafka_multicast.py::test_the_program_sends_each_alert_to_the_documented_partitions": [
+    "spark_client/test_multicast.py::test_the_program_sends_each_alert_to_the_documented_partitions": [
         "docs/multicast.md python class ByRegion",
         'docs/multicast.md python writeStream.format("kafka")',
     ],
@@ -111,10 +111,10 @@ CLAIMS: dict[str, list[str]] = {
     "spark_client/test_spark_documentation.py::test_records_are_read_by_their_keys": ["docs/spark.md python 400001"],
     "spark_client/test_spark_documentation.py::test_rows_set_the_expiry_of_their_records": ["docs/spark.md python sessions.put"],
     "spark_client/test_spark_documentation.py::test_the_format_reads_a_partition": ["docs/spark.md python sensor-7"],
-    "spark_client/test_streams_documentation.py::test_a_stream_of_changes": ["docs/streaming.md python delete_when"],
-    "spark_client/test_streams_documentation.py::test_an_update_of_a_stream": ["docs/streaming.md python events,  # a streaming frame"],
-    "spark_client/test_streams_documentation.py::test_failed_rows_are_dead_letters": ["docs/streaming.md python aircraft_letters"],
-    "spark_client/test_streams_documentation.py::test_several_tables_inside_foreach_batch": ["docs/streaming.md python def write("],
+    "spark_client/test_spark_documentation.py::test_a_stream_of_changes": ["docs/streaming.md python delete_when"],
+    "spark_client/test_spark_documentation.py::test_an_update_of_a_stream": ["docs/streaming.md python events,  # a streaming frame"],
+    "spark_client/test_spark_documentation.py::test_failed_rows_are_dead_letters": ["docs/streaming.md python aircraft_letters"],
+    "spark_client/test_spark_documentation.py::test_several_tables_inside_foreach_batch": ["docs/streaming.md python def write("],
     "spark_client/versions/test_versions.py::test_the_page_shows_the_message": ["docs/spark.md text needs PySpark"],
 }  # fmt: skip
 

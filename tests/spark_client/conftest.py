@@ -3,7 +3,7 @@
 import pytest
 from pyspark.sql import SparkSession
 
-from spark_client.kafka_sessions import shared_session
+from spark_client.sessions import shared_session
 
 
 @pytest.fixture(scope="module")

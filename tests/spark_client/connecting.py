@@ -1,14 +1,12 @@
 """A server of Spark Connect, and programs that use it, each in a separate process."""
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryFile
 
 from servers.process import HOST, free_port
 from spark_client.deployment.standalone import SPARK_HOME
@@ -49,27 +47,13 @@ def connect_server(
 
 
 def printed_by(python: Path, job: Path, *arguments: object) -> str:
-    """Run a client program to its end without a Java on its PATH, check that it succeeds, and return its output.
-
-    A program that takes too long fails with the stack of every thread.
-    """
+    """Run a client program to its end without a Java on its PATH, check that it succeeds, and return its output."""
     environment = {"PATH": str(python.parent)}
     if python == Path(sys.executable):  # it may use an older PySpark
         environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
-    with TemporaryFile("w+") as output, TemporaryFile("w+") as errors:
-        program = subprocess.Popen(
-            [str(python), "-X", "faulthandler", str(job), *map(str, arguments)],
-            cwd=job.parent,
-            env=environment,
-            stdout=output,
-            stderr=errors,
-        )
-        try:
-            code = program.wait(END_MAX_S)
-        except subprocess.TimeoutExpired:
-            program.send_signal(signal.SIGABRT)
-            code = program.wait()
-        output.seek(0)
-        errors.seek(0)
-        assert code == 0, errors.read()[-6000:]
-        return output.read()
+    command = [str(python), str(job), *map(str, arguments)]
+    done = subprocess.run(
+        command, cwd=job.parent, env=environment, capture_output=True, text=True, timeout=END_MAX_S, check=False
+    )
+    assert done.returncode == 0, done.stderr[-6000:]
+    return done.stdout

@@ -1,15 +1,18 @@
 """A driver with all its child processes, in its own kernel session, so that tests can kill all or some of them.
 
-Works with any driver program.
+Its files outlive it: the notes of its runs, and the checkpoints of its queries. Works with any driver program.
 """
 
 import contextlib
+import json
 import os
 import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -19,6 +22,49 @@ IMPORTS = (ROOT / "tests", ROOT)
 END_MAX_S = 30.0
 DAEMON = "daemon pyspark.worker"
 EXECUTOR = "CoarseGrainedExecutorBackend"
+
+
+class Notes:
+    """The lines of a file that several processes append to."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._read = 0
+        self._notes: list[dict[str, Any]] = []
+
+    def all(self) -> list[dict[str, Any]]:
+        """Return all notes so far, of all runs."""
+        if self.path.exists():
+            with self.path.open("rb") as file:
+                file.seek(self._read)
+                whole, ended, _ = file.read().rpartition(b"\n")
+            self._read += len(whole) + len(ended)
+            self._notes += [json.loads(line) for line in whole.splitlines()]
+        return self._notes
+
+    def of(self, run: int, what: str) -> list[dict[str, Any]]:
+        """Return the notes of this kind from one run."""
+        return [note for note in self.all() if note["run"] == run and note["what"] == what]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint of a streaming query: its planned and its completed micro-batches."""
+
+    path: Path
+
+    @property
+    def planned(self) -> int:
+        """The number of the last planned micro-batch, -1 before the first."""
+        return self._last("offsets")
+
+    @property
+    def committed(self) -> int:
+        """The number of the last completed micro-batch, -1 before the first."""
+        return self._last("commits")
+
+    def _last(self, log: str) -> int:
+        return max((int(path.name) for path in (self.path / log).glob("[0-9]*")), default=-1)
 
 
 class Driver:
@@ -67,7 +113,7 @@ class Driver:
         return [pid for pid in daemons if _parent(pid) in daemons]
 
     def _session(self) -> list[int]:
-        return [pid for pid in psutil.pids() if _session_of(pid) == self._process.pid and not _is_dead(pid)]
+        return [pid for pid in psutil.pids() if _session_of(pid) == self._process.pid and _command(pid)]
 
 
 def kill(pid: int) -> bool:
@@ -86,14 +132,8 @@ def _session_of(pid: int) -> int | None:
         return None
 
 
-def _is_dead(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def _command(pid: int) -> str:
+    """Return the command of a process, or nothing if it has ended, also as a zombie."""
     try:
         return " ".join(psutil.Process(pid).cmdline())
     except psutil.Error:

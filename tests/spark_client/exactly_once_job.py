@@ -1,4 +1,4 @@
-"""The program that the exactly-once test runs and kills: streams of flights from Kafka, counted per aircraft.
+"""The program that the exactly-once test runs and kills: streams of events from Kafka, counted per key.
 
 Each stream counts the same topic in a separate table.
 Some tasks fail or delay their end on purpose after sending. A file records the tasks' events, one JSON object per line,
@@ -12,12 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any
 
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import SparkConf, SparkContext, TaskContext
 from pyspark.sql import (
     SparkSession,
     functions as F,  # noqa: N812 - its name everywhere
@@ -32,8 +32,8 @@ from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.write import job as writes
 from tableside_spark.write.stream import StreamWrite
 
-EVENT = "id long, tailnum string, distance long, air_time long, dest string, at string"
-NOTHING_YET = {"flights": 0, "miles": 0, "destinations": []}
+EVENT = "k string, n long, to string"
+NOTHING_YET = {"count": 0, "sum": 0, "to": []}
 PATIENT = Retries(attempts_max=100, longest_s=1.0, total_s=60.0)
 ASK_INTERVAL_S = 0.05
 DAWDLE_S = 0.7
@@ -60,13 +60,9 @@ ROUGH = {
 }
 
 
-@dataclass(frozen=True)
-class Stream:
-    """One stream: its table, its checkpoint, and whether it writes without tokens."""
-
-    table: str
-    checkpoint: str
-    at_least_once: bool
+MASTER = "127.0.0.1"
+WORKERS = ("127.0.0.2", "127.0.0.3")
+CORES, MEMORY_MB, ANY_PORT = 1, 1024, 0
 
 
 @dataclass(frozen=True)
@@ -83,21 +79,13 @@ class Job:
     kafka: str
     topic: str
     offsets_max: int
-    streams: tuple[Stream, ...]
+    checkpoints: dict[str, str]
+    """The checkpoint of each stream, by the name of its table."""
+    without_tokens: str
+    """The table of the stream that writes without tokens."""
     notes: str
     directory: str
-    jars: tuple[str, ...]
-
-    def text(self) -> str:
-        """Return the job as a command-line argument."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Parse a job from a command-line argument."""
-        given = json.loads(text)
-        streams = tuple(Stream(**each) for each in given["streams"])
-        return cls(**{**given, "streams": streams, "jars": tuple(given["jars"])})
+    jars: list[str]
 
 
 @dataclass(frozen=True)
@@ -109,12 +97,8 @@ class Noting:
 
     def __call__(self, what: str, **facts: int | str) -> None:
         """Append one line atomically."""
-        line = json.dumps({"run": self.run, "what": what, **facts}) + "\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
-        try:
-            os.write(file, line.encode())
-        finally:
-            os.close(file)
+        with Path(self.path).open("ab", buffering=0) as file:
+            file.write(json.dumps({"run": self.run, "what": what, **facts}).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -132,12 +116,7 @@ class Faulty:
         assert context is not None
         batch = int(context.getLocalProperty("streaming.sql.batchId") or -1)
         at = {"batch": batch, "partition": context.partitionId(), "attempt": context.attemptNumber()}
-        facts: dict[str, int | str] = {
-            **at,
-            "table": self.sending.spec.table,
-            "stage": context.stageId(),
-            "task": context.taskAttemptId(),
-        }
+        facts: dict[str, int | str] = {**at, "table": self.sending.spec.table}
         self.noting("begun", **facts)
         yield from self.sending(batches)
         self.noting("sent", **facts)
@@ -155,35 +134,29 @@ def faulty(job: Job, noting: Noting) -> Callable[..., Faulty]:
     return lambda *arguments, **named: Faulty(WriteTask(*arguments, **named), noting, job.seed, job.rough)
 
 
-def counting(spark: SparkSession, job: Job, table: Table, *, at_least_once: bool) -> StreamWrite:
-    """Return a stream that counts every event once, or at least once, in the record of its aircraft."""
+def counting(spark: SparkSession, job: Job, table: Table) -> StreamWrite:
+    """Return a stream that counts every event once, or at least once, in the record of its key."""
     source = spark.readStream.format("kafka").option("kafka.bootstrap.servers", job.kafka)
     source = source.option("subscribe", job.topic).option("startingOffsets", "earliest")
-    events = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
-    flights = events.select(F.from_json(col("value").cast("string"), EVENT).alias("event")).select("event.*")
-    update = {
-        "$inc": {"flights": lit(1), "miles": col("distance")},
-        "$max": {"latest": col("at"), "longest_min": col("air_time")},
-        "$addToSet": {"destinations": col("dest")},
-    }
-    counted = table.update(flights, "tailnum", update, default=NOTHING_YET, at_least_once=at_least_once)
+    loaded = source.option("maxOffsetsPerTrigger", job.offsets_max).load()
+    events = loaded.select(F.from_json(col("value").cast("string"), EVENT).alias("event")).select("event.*")
+    update = {"$inc": {"count": lit(1), "sum": col("n")}, "$max": {"max": col("n")}, "$addToSet": {"to": col("to")}}
+    at_least_once = table.name == job.without_tokens
+    counted = table.update(events, "k", update, default=NOTHING_YET, at_least_once=at_least_once)
     assert isinstance(counted, StreamWrite)
     return counted
 
 
 def main(job: Job) -> None:
     """Count all available events, until all queries have ended or one has failed."""
-    from spark_client.two_hosts import two_hosts_session
-
     noting = Noting(job.notes, job.run)
     writes.WriteTask = faulty(job, noting)  # type: ignore[assignment,attr-defined]
     set_environment()
     spark = two_hosts_session(settings(job), Path(job.directory))
     queries: list[StreamingQuery] = []
-    for stream in job.streams:
-        table = Table(stream.table, job.url, retries=PATIENT)
-        write = counting(spark, job, table, at_least_once=stream.at_least_once)
-        queries.append(write.start(stream.checkpoint, availableNow=True))
+    for name, checkpoint in job.checkpoints.items():
+        write = counting(spark, job, Table(name, job.url, retries=PATIENT))
+        queries.append(write.start(checkpoint, availableNow=True))
     while any(query.isActive for query in queries) and not any(query.exception() for query in queries):
         time.sleep(ASK_INTERVAL_S)
     for query in queries:
@@ -199,6 +172,36 @@ def settings(job: Job) -> dict[str, str]:
     return {**CALM, **(ROUGH if job.rough else {}), **places, **classes}
 
 
+def two_hosts_session(settings: dict[str, str], directory: Path) -> SparkSession:
+    """Start a session on a cluster of two hosts inside the driver's JVM, since speculation needs two hosts.
+
+    `local-cluster[2,1,1024]` differs only in the names of its workers, which all have the same host, so that it never
+    speculates. The executors are separate processes in the driver's kernel session, with their files in the directory.
+    """
+    conf = SparkConf(loadDefaults=False)
+    conf.setAll(list(settings.items()))
+    SparkContext._ensure_initialized(conf=conf)
+    builder = SparkSession.builder.master(started_cluster(SparkContext._jvm, settings, directory))
+    for name, setting in settings.items():
+        builder = builder.config(name, setting)
+    return builder.getOrCreate()
+
+
+def started_cluster(jvm: Any, settings: dict[str, str], directory: Path) -> str:
+    """Start a master and its workers, and return the address of the master."""
+    conf = jvm.org.apache.spark.SparkConf(False)
+    for name, setting in settings.items():
+        conf.set(name, setting)
+    deploy, option = jvm.org.apache.spark.deploy, jvm.scala.Option
+    port = deploy.master.Master.startRpcEnvAndEndpoint(MASTER, ANY_PORT, ANY_PORT, conf)._1().address().port()
+    masters = SparkContext._gateway.new_array(jvm.java.lang.String, 1)  # type: ignore[union-attr]
+    masters[0] = f"spark://{MASTER}:{port}"
+    for number, host in enumerate(WORKERS):
+        place = (str(directory), option.apply(number), conf, option.empty())
+        deploy.worker.Worker.startRpcEnvAndEndpoint(host, ANY_PORT, ANY_PORT, CORES, MEMORY_MB, masters, *place)
+    return str(masters[0])
+
+
 def end_with_parent() -> None:
     """End this process when the test process ends, since that closes the other end of standard input."""
 
@@ -212,4 +215,4 @@ def end_with_parent() -> None:
 
 if __name__ == "__main__":
     end_with_parent()
-    main(Job.of(sys.argv[1]))
+    main(Job(**json.loads(sys.argv[1])))

@@ -13,9 +13,12 @@ from typing import Any
 
 import pyspark
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
+from servers.kafka import spark_kafka_jars
 from spark_client.quick_start import QUICK_START, ensure_archive
+from support.restarted_service import RestartedService
 from support.running import Service
 from tableside_client import Client
 
@@ -46,7 +49,7 @@ def jvm(group: str) -> list[pytest.MarkDecorator]:
     return [pytest.mark.jvm, pytest.mark.xdist_group(group), ignored]
 
 
-def stored(service: Service, table: str) -> dict[Any, Any]:
+def stored(service: Service | RestartedService, table: str) -> dict[Any, Any]:
     """Return the values of a table by their keys."""
     with Client(service.url) as client:
         rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
@@ -97,3 +100,42 @@ def stop() -> None:
     running = SparkSession._instantiatedSession
     if running is not None and is_running(running):
         running.stop()
+
+
+ATTEMPTS = 2
+"""The maximum number of attempts of a task."""
+
+CONNECTOR_VERSION = (4, 2)
+"""The oldest Spark that the connector works with."""
+
+_shared: SparkSession | None = None
+_gateway: object = None
+
+
+def shared_session() -> SparkSession:
+    """Return a session with separate configuration and temporary views, in the shared Spark.
+
+    Starts Spark if it does not run. Its JVM starts with Spark's connector to Kafka, as in a program that
+    configures it before the start. A JVM of earlier sessions lacks the connector, so it is ended first.
+    """
+    global _shared, _gateway
+    if _shared is None or not is_running(_shared):
+        if SparkContext._gateway is None or SparkContext._gateway is not _gateway:
+            end_jvm()
+        stop()
+        jars = spark_kafka_jars() if PYSPARK_VERSION >= CONNECTOR_VERSION else []
+        _shared = start(f"local[2,{ATTEMPTS}]", {"spark.jars": ",".join(map(str, jars))})
+        _gateway = SparkContext._gateway
+    return _shared.newSession()
+
+
+def end_jvm() -> None:
+    """End the JVM of this process and its Spark. The next session starts a new one."""
+    stop()
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    gateway.shutdown()
+    gateway.proc.stdin.close()  # the JVM ends when its standard input closes
+    gateway.proc.wait(30)
+    SparkContext._gateway = SparkContext._jvm = None

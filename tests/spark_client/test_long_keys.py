@@ -1,8 +1,10 @@
-"""Many rows on one key: every operator applies them in order and once, also after an interruption."""
+"""Updates of keys with few and many rows: operators apply them in order and once, also after an interruption."""
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -17,15 +19,18 @@ from pyspark.sql.functions import col, lit
 
 from spark_client.sessions import jvm, stored
 from support.running import Service
+from tableside.core import update_operators
+from tableside_client.operators import OPERATORS
 from tableside_spark import Table, WriteSummary
 from tableside_spark.executor.write_task import WriteTask
 from tableside_spark.plan import grouping
+from tableside_spark.plan.update_documents import read_update
 from tableside_spark.write import job
 
 pytestmark = jvm("spark")
 
+
 PART_ROWS = 20
-"""The size of a part in a test that does not run at full size."""
 
 
 @dataclass(frozen=True)
@@ -41,22 +46,6 @@ class Interrupted:
             yield outcome
             if number == self.chunks:
                 raise RuntimeError("interrupted between two parts")
-
-
-@dataclass(frozen=True)
-class Size:
-    """The number of rows, and the number of rows in a part."""
-
-    rows: int
-    part: int
-
-
-@pytest.fixture
-def size(full: bool, monkeypatch: pytest.MonkeyPatch) -> Size:
-    if full:
-        return Size(5_000_000, grouping.PART_ROWS_MAX)
-    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
-    return Size(110, PART_ROWS)
 
 
 def rows_of_one_key(spark: SparkSession, count: int) -> DataFrame:
@@ -77,67 +66,41 @@ def counts(summary: WriteSummary) -> tuple[int, int, int]:
     return summary.applied, summary.replayed, summary.failed
 
 
-def every_operator(count: int) -> dict[str, Any]:
+def every_operator() -> dict[str, Any]:
     return {
         "$inc": {"n": lit(1), "a": col("n") / 7},
         "$set": {"size": col("n")},
         "$unset": ["made"],
         "$min": {"b": -col("n")},
         "$max": {"c": col("n")},
-        "$push": {"d": F.when(col("n") % (count // 10) == 0, col("n"))},
+        "$push": {"d": F.when(col("n") % 11 == 0, col("n"))},
         "$addToSet": {"#x": col("n") % 5},
     }
 
 
-def added(count: int) -> float:
-    total = 0.0
-    for n in range(count):
-        total += n / 7
-    return total
-
-
-def result_of_every_operator(count: int) -> dict[str, Any]:
-    return {
-        "n": count, "a": added(count), "size": count - 1, "b": 1 - count, "c": count - 1,
-        "d": [*range(0, count, count // 10)], "#x": [0, 1, 2, 3, 4],
-    }  # fmt: skip
-
-
 def test_every_operator_applies_the_rows_of_a_key_once_in_order(
-    spark: SparkSession, service: Service, size: Size, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table, rows = Table("operators", service.url), rows_of_one_key(spark, size.rows)
-    update, default = every_operator(size.rows), {"made": lit(1), "n": lit(0)}
+    monkeypatch.setattr(grouping, "PART_ROWS_MAX", PART_ROWS)
+    count, sent = 110, 50
+    table, rows = Table("operators", service.url), rows_of_one_key(spark, count)
 
     def write() -> Any:
-        return table.update(rows, "k", update, default=default, order_by="n", nulls="omit", token=("job", 1))
+        default = {"made": lit(1), "n": lit(0)}
+        return table.update(rows, "k", every_operator(), default=default, order_by="n", nulls="omit", token=("job", 1))
 
     interrupt(monkeypatch, write, 3)
-    first = size.rows % size.part or size.part
-    sent = first + 2 * size.part
-    if size.part == PART_ROWS:
-        assert stored(service, table.name)["k"]["n"] == sent
-    assert counts(write()) == (size.rows - sent, sent, 0)
-    assert stored(service, table.name) == {"k": result_of_every_operator(size.rows)}
-    assert counts(write()) == (0, size.rows, 0)
-    assert stored(service, table.name) == {"k": result_of_every_operator(size.rows)}
+    assert stored(service, table.name)["k"]["n"] == sent
+    expected = {
+        "n": count, "a": [*accumulate(n / 7 for n in range(count))][-1], "size": count - 1,
+        "b": 1 - count, "c": count - 1,
+        "d": [*range(0, count, 11)], "#x": [0, 1, 2, 3, 4],
+    }  # fmt: skip
+    for counted in ((count - sent, sent, 0), (0, count, 0)):
+        assert counts(write()) == counted
+        assert stored(service, table.name) == {"k": expected}
     following = table.update(rows.limit(1), "k", {"$inc": {"n": lit(1)}}, token=("job", 2))
     assert counts(following) == (1, 0, 0)
-
-
-def test_patches_puts_and_deletes_of_one_key(spark: SparkSession, service: Service, size: Size) -> None:
-    table, rows = Table("patches", service.url), rows_of_one_key(spark, size.rows)
-    patch = {"a": F.struct(col("n"), (col("n") % 3).alias("m")), "b": None}
-    for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
-        patched = table.update(rows, "k", patch, default={"b": 1}, order_by="n", token=("patched", 1))
-        assert counts(patched) == expected
-        assert stored(service, table.name) == {"k": {"a": {"n": size.rows - 1, "m": (size.rows - 1) % 3}}}
-    for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
-        assert counts(table.put(rows, "k", order_by="n", token=("put", 1))) == expected
-        assert stored(service, table.name) == {"k": {"n": size.rows - 1}}
-    for expected in ((size.rows, 0, 0), (0, size.rows, 0)):
-        assert counts(table.delete(rows, "k", token=("deleted", 1))) == expected
-        assert stored(service, table.name) == {}
 
 
 @pytest.mark.parametrize("ordered", [True, False])
@@ -187,14 +150,6 @@ def test_large_rows_of_one_key_are_divided_by_their_bytes(spark: SparkSession, s
     assert stored(service, table.name)["k"]["text"]["n"] == 11
 
 
-def test_rows_of_many_elements_are_divided_by_the_limit_of_the_service(spark: SparkSession, service: Service) -> None:
-    rows = rows_of_one_key(spark, 12).withColumn("many", F.sequence(lit(1), lit(12_450)))
-    table = Table("long_elements", service.url)
-    summary = table.update(rows, "k", {"$addToSet": {"x": {"$each": col("many")}}}, default={}, fold=False)
-    assert (summary.operations, summary.applied) == (6, 12)
-    assert stored(service, table.name)["k"] == {"x": list(range(1, 12_451))}
-
-
 def test_keys_with_few_rows_have_one_operation_with_the_token_of_the_write(
     spark: SparkSession, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -207,3 +162,74 @@ def test_keys_with_few_rows_have_one_operation_with_the_token_of_the_write(
     found = stored(service, table.name)
     assert found["long"] == {"x": sum(range(100)) / 2}
     assert found["k110"] == {"x": 55.0}
+
+
+def test_client_and_service_have_the_same_operators() -> None:
+    assert set(OPERATORS) == set(update_operators.OPERATORS)
+
+
+@pytest.mark.parametrize(
+    ("update", "expected"),
+    [
+        ({"$set": {"a": 1}, "$unset": ["b"], "$max": {"c": 1}}, True),
+        ({"$set": {"a": 1}, "$inc": {"b": 1}}, False),
+        ({"$addToSet": {"a": 1}}, True),
+        ({}, True),
+    ],
+)
+def test_an_update_is_idempotent_if_all_of_its_operators_are(
+    spark: SparkSession, update: dict[str, object], expected: bool
+) -> None:
+    assert read_update(update).is_idempotent == expected
+
+
+@pytest.mark.parametrize("fold", [True, False])
+def test_rows_that_pull_and_push_with_constant_modifiers_are_folded(
+    spark: SparkSession, service: Service, fold: bool
+) -> None:
+    table = Table(f"spark_recent_{fold}", service.url)
+    n, event = F.col("id"), F.struct((F.col("id") % 5).alias("at"), F.col("id").alias("n"))
+    update = {
+        "$push": {
+            "last": {"$each": F.array(n), "$slice": -3},
+            "top": {"$each": F.array(event), "$slice": 2, "$sort": {"at": -1}},
+        },
+        "$pull": {"open": n, "more": {"$in": F.array(n, n + 100)}},
+    }
+    assert read_update(update).is_foldable
+    rows = spark.range(10).withColumn("k", F.lit("a"))
+    default = {"open": [1, 2, 77], "more": [101, 77], "top": [{"at": 4, "n": 77}]}
+    assert table.update(rows, "k", update, default=default, order_by="id", fold=fold).applied == 10
+    top = [{"at": 4, "n": 77}, {"at": 4, "n": 4}]
+    assert stored(service, table.name)["a"] == {"last": [7, 8, 9], "top": top, "open": [77], "more": [77]}
+
+
+def test_rows_that_multiply_or_have_their_own_modifiers_are_applied_in_order(
+    spark: SparkSession, service: Service
+) -> None:
+    table = Table("spark_listed", service.url)
+    n = F.col("id")
+    update = {
+        "$mul": {"product": n},
+        "$push": {"kept": {"$each": F.array(n), "$slice": n}},
+        "$setOnInsert": {"first": n},
+    }
+    rows = spark.range(1, 5).withColumn("k", F.lit("a"))
+    assert table.update(rows, "k", update, default={"product": 1}, order_by="id").applied == 4
+    assert stored(service, table.name)["a"] == {"product": 24, "kept": [1, 2, 3, 4], "first": 1}
+    assert table.update(rows, "k", update, default={}, order_by="id").applied == 4
+    assert stored(service, table.name)["a"]["first"] == 1
+
+
+@pytest.mark.parametrize(
+    ("operand", "problem"),
+    [
+        ({"$push": {"a": {"$each": [1], "$position": 0}}}, "$push a: $each does not allow $position beside it"),
+        ({"$addToSet": {"a": {"$each": [1], "$slice": 1}}}, "$addToSet a: $each does not allow $slice beside it"),
+    ],
+)
+def test_an_unknown_modifier_is_refused_on_the_driver(
+    spark: SparkSession, operand: dict[str, object], problem: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(problem)}$"):
+        read_update(operand)

@@ -6,11 +6,7 @@ from typing import Any
 
 import pytest
 from pyspark.errors import PythonException
-from pyspark.sql import (
-    DataFrame,
-    SparkSession,
-    functions as F,  # noqa: N812 - its name everywhere
-)
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from spark_client.sessions import jvm
@@ -74,25 +70,14 @@ def test_a_lookup_names_column_key_and_types_in_one_line(spark: SparkSession, se
     assert str(caught.value) == f"[USER_RAISED_EXCEPTION] {expected} SQLSTATE: P0001"
 
 
-def test_a_lookup_names_a_composite_key(spark: SparkSession, service: Service) -> None:
-    frame = spark.createDataFrame([("a'\n", 7)], "`key.who` string, at int")
-    with pytest.raises(Exception, match="USER_RAISED_EXCEPTION") as caught:
-        Table("pairs", service.url).enrich(frame, ["key.who", "at"], "n int").collect()
-    assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)
+OPTIONS = {
+    "spark.sql.parser.escapedStringLiterals": "true",
+    "spark.sql.parser.quotedRegexColumnNames": "true",
+    "of.this": "other",
+}
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {},
-        {"spark.sql.parser.escapedStringLiterals": "true"},
-        {"spark.sql.parser.quotedRegexColumnNames": "true", "of.this": "other"},
-    ],
-    ids=["defaults", "escaped literals", "regular expressions"],
-)
-def test_a_lookup_has_columns_and_keys_of_any_name(
-    spark: SparkSession, service: Service, options: dict[str, str]
-) -> None:
+def test_a_lookup_has_columns_and_keys_of_any_name(spark: SparkSession, service: Service) -> None:
     names = ["it's", 'a"quote', "back\\slash", "tick`", "dot.ted", "fünf", "%s", ".*", "${of.this}", "${env:HOME}"]
     value = {name: position for position, name in enumerate(names)}
     with Client(service.url) as client:
@@ -105,11 +90,9 @@ def test_a_lookup_has_columns_and_keys_of_any_name(
     key, others = "k`e'y.${of.this}", ["other", "amount(usd)", "(.*)", "${of.this}.", "${of.this}{}"]
     kept = StructType([StructField(name, StringType()) for name in (key, *others)])
     frame = spark.createDataFrame([("fits", *others)], kept)
-    for name, option in options.items():
+    for name, option in OPTIONS.items():
         spark.conf.set(name, option)
     try:
-        [row] = table.enrich(frame, key).collect()
-        assert row.asDict() == {key: "fits", **{name: name for name in others}, "value": row["value"]}
         for schema in schemas:
             [row] = table.enrich(frame, key, schema).collect()
             known = {key: "fits", **{name: name for name in others}, **value}
@@ -118,35 +101,8 @@ def test_a_lookup_has_columns_and_keys_of_any_name(
                 table.enrich(keys(spark, "misfit"), "k", schema).collect()
             assert message(names[2], "string", '"misfit"', "int", "names") in str(caught.value)
     finally:
-        for name in options:
+        for name in OPTIONS:
             spark.conf.unset(name)
-
-
-def test_a_schema_without_columns_is_an_error(spark: SparkSession, service: Service) -> None:
-    with pytest.raises(ValueError, match="the schema has no column"):
-        Table("simple", service.url).enrich(keys(spark, "fits"), "k", StructType([]))
-
-
-def test_a_lookup_returns_null_for_a_member_that_does_not_fit_and_keeps_the_others(
-    spark: SparkSession, service: Service
-) -> None:
-    table = Table("simple", service.url)
-    found = table.enrich(keys(spark, *VALUES, "absent"), "k", SCHEMA, on_mismatch="null").collect()
-    assert {row.k for row in found if row.n is not None} == {"nested", "several", "fits"}
-    assert {row.k for row in found if row.t is not None} == {"fits"}
-    fits = next(row for row in found if row.k == "fits")
-    assert fits.s.a.b == [1]
-
-
-def test_a_lookup_that_fits_raises_nothing_and_unknown_reactions_are_refused(
-    spark: SparkSession, service: Service
-) -> None:
-    table = Table("simple", service.url)
-    [fits] = table.enrich(keys(spark, "fits"), "k", SCHEMA).select("n", F.to_json("s").alias("s")).collect()
-    assert (fits.n, fits.s) == (1, '{"a":{"b":[1]}}')
-    assert table.enrich(keys(spark, "absent"), "k", SCHEMA).collect()[0].n is None
-    with pytest.raises(ValueError, match="on_mismatch is fail or null, not 'ignore'"):
-        table.enrich(keys(spark, "fits"), "k", SCHEMA, on_mismatch="ignore")  # type: ignore[arg-type]
 
 
 def scanned(spark: SparkSession, service: Service, **options: str) -> DataFrame:
@@ -167,19 +123,25 @@ def test_a_scan_names_column_key_and_types_after_a_short_traceback(
     assert SECRET not in str(caught.value)
 
 
-def test_a_scan_returns_null_for_members_that_do_not_fit_and_keeps_the_others(
-    spark: SparkSession, service: Service
-) -> None:
-    found = scanned(spark, service, on_mismatch="null").collect()
-    assert {row.key for row in found} == set(VALUES)
-    assert {row.key for row in found if row.n is not None} == {"nested", "several", "fits"}
-    assert {row.key for row in found if row.t is not None} == {"fits"}
-    assert {row.key for row in found if row.s is not None} == {"fits"}
+def test_a_member_that_does_not_fit_is_null_and_the_others_are_kept(spark: SparkSession, service: Service) -> None:
+    looked_up = Table("simple", service.url).enrich(keys(spark, *VALUES, "absent"), "k", SCHEMA, on_mismatch="null")
+    scan = scanned(spark, service, on_mismatch="null").withColumnRenamed("key", "k")
+    for found in (looked_up.where("k != 'absent'").collect(), scan.collect()):
+        assert {row.k for row in found} == set(VALUES)
+        assert {row.k for row in found if row.n is not None} == {"nested", "several", "fits"}
+        assert {row.k for row in found if row.t is not None} == {"fits"}
+        assert next(row for row in found if row.k == "fits").s.a.b == [1]
+    with pytest.raises(ValueError, match="on_mismatch is fail or null, not 'ignore'"):
+        Table("simple", service.url).enrich(keys(spark, "fits"), "k", SCHEMA, on_mismatch="ignore")  # type: ignore[arg-type]
 
 
-def test_a_scan_names_a_composite_key(spark: SparkSession, service: Service) -> None:
+def test_a_composite_key_is_named(spark: SparkSession, service: Service) -> None:
+    frame = spark.createDataFrame([("a'\n", 7)], "`key.who` string, at int")
     reader = spark.read.format("tableside").options(url=service.url, table="pairs")
-    with pytest.raises(PythonException) as caught:
-        reader.schema("who string, at int, n int").load().collect()
-    expected = message("n", "string", r"""["a'\n","7"]""", "int", "pairs")
-    assert expected in str(caught.value)
+    for found in (
+        Table("pairs", service.url).enrich(frame, ["key.who", "at"], "n int"),
+        reader.schema("who string, at int, n int").load(),
+    ):
+        with pytest.raises(Exception, match="does not fit") as caught:
+            found.collect()
+        assert message("n", "string", r"""["a'\n","7"]""", "int", "pairs") in str(caught.value)

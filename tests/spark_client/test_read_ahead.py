@@ -8,26 +8,20 @@ from tableside_client.concurrency import read_ahead
 WAIT_MAX_S = 10
 
 
-class Source:
-    """Numbers from 0. An event is set for each number that has been computed."""
+def test_one_item_is_computed_ahead_of_the_consumer() -> None:
+    computed = [threading.Event() for _ in range(4)]
 
-    def __init__(self, count: int) -> None:
-        self.computed = [threading.Event() for _ in range(count)]
-
-    def __iter__(self) -> Iterator[int]:
-        for number, event in enumerate(self.computed):
+    def source() -> Iterator[int]:
+        for number, event in enumerate(computed):
             event.set()
             yield number
 
-
-def test_one_item_is_computed_ahead_of_the_consumer() -> None:
-    source = Source(4)
-    items = read_ahead(iter(source))
+    items = read_ahead(source())
     assert next(items) == 0
-    assert source.computed[1].wait(WAIT_MAX_S)
+    assert computed[1].wait(WAIT_MAX_S)
     assert next(items) == 1
-    assert source.computed[2].wait(WAIT_MAX_S)
-    assert not source.computed[3].is_set()
+    assert computed[2].wait(WAIT_MAX_S)
+    assert not computed[3].is_set()
 
 
 def test_closing_does_not_wait_for_the_item_ahead() -> None:

@@ -1,8 +1,7 @@
-"""Replacing a table from Spark: the table has exactly the frame's records, and a job that fails changes nothing."""
+"""Replacing the records of a table: it has exactly the frame's records, and a job that fails changes nothing."""
 
 import json
 import time
-import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,30 +19,28 @@ from spark_client import replace_job
 from spark_client.driver_process import Driver
 from spark_client.sessions import jvm, stored
 from support.running import Service, running
-from tableside_client import Client, PreconditionFailed, Retries, TablesideError
+from tableside_client import Client, Retries, TablesideError
 from tableside_spark import Table, TableWriteError
 
 pytestmark = jvm("spark")
 
 ROWS = 12_000
 """More than a page of a scan, and than a request."""
-SEEN, REPLACEMENTS_MAX = 4, 200
-"""The number of generations that the readers see in a test, and the maximum number of replacements until then."""
 
 
 @pytest.fixture(scope="module")
-def service(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
-    """A service on RocksDB, or on the store that a test names."""
-    directory, kind = tmp_path_factory.mktemp("replace"), getattr(request, "param", "rocksdb")
-    store = {"kind": "redis", "url": request.getfixturevalue("redis_url")} if kind == "redis" else None
-    store = store or {"kind": "rocksdb", "path": str(directory / "data")}
-    names = ("plain", "format", "read", "slow", "killed", "letters", "gone", "busy", "late", "without")
-    tables = {name: {"store": "s", "name": f"replace-{uuid.uuid4().hex}", "generations": True} for name in names}
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    directory = tmp_path_factory.mktemp("replace")
+    stores: dict[str, Any] = {name: {"kind": "rocksdb", "path": str(directory / name)} for name in ("s", "p0", "p1")}
+    stores["shards"] = {"kind": "partitioned", "partitions": ["p0", "p1"]}
+    names = ("plain", "format", "read", "slow", "killed", "letters", "gone", "busy", "late")
+    tables: dict[str, Any] = {name: {"store": "s", "generations": True} for name in names}
     tables["slow"]["generations_idle_s"] = tables["killed"]["generations_idle_s"] = 2
     tables["gone"]["generations_kept"] = 0
     tables["busy"] |= {"deadline_s": 0.5, "write": {"rate_per_s": 0.001, "burst": 1}}
-    del tables["without"]["generations"]
-    (directory / "t.yaml").write_text(json.dumps({"stores": {"s": store}, "tables": tables}))
+    tables |= {name: {"store": "s"} for name in ("without", "simple", "kept")}
+    tables |= {"pairs": {"store": "s", "key": {"who": "string", "at": "integer"}}, "shards": {"store": "shards"}}
+    (directory / "t.yaml").write_text(json.dumps({"stores": stores, "tables": tables}))
     with running(directory, directory / "t.yaml") as service:
         yield service
 
@@ -61,7 +58,6 @@ def states(service: Service, table: str) -> list[str]:
         return [one.state for one in client.table(table).generations()]
 
 
-@pytest.mark.parametrize("service", ["rocksdb", pytest.param("redis", marks=pytest.mark.daily)], indirect=True)
 def test_the_table_has_the_records_of_the_frame_and_no_others(spark: SparkSession, service: Service) -> None:
     table = Table("plain", service.url)
     table.put(rows(spark, ROWS, 0), "k")
@@ -75,18 +71,12 @@ def test_the_table_has_the_records_of_the_frame_and_no_others(spark: SparkSessio
     for options, wanted in (
         ({"order_by": "n"}, {"a": {"n": 2, "s": "x", "at": 4}, "b": {"n": 3, "s": None, "at": 1}}),
         ({"sequence_by": "at", "columns": ["n"]}, {"a": {"n": 1}, "b": {"n": 3}}),
-        (
-            {"order_by": "n", "columns": ["n", "s"], "nulls": "omit", "ttl_s": 600.0},
-            {"a": {"n": 2, "s": "x"}, "b": {"n": 3}},
-        ),
     ):
         assert table.replace(versions, "k", **options).failed == 0
         assert stored(service, "plain") == wanted
-    with Client(service.url) as client:
-        assert client.table("plain").record("a").expires_at
     assert table.replace(versions.limit(0), "k", allow_empty=True).applied == 0
     assert stored(service, "plain") == {}
-    assert table.stats.writes == 6
+    assert table.stats.writes == 5
     assert states(service, "plain") == ["kept", "current"]
 
 
@@ -98,9 +88,8 @@ def test_a_generation_is_read_by_its_number_and_a_late_task_changes_nothing(
         table.replace(rows(spark, 10, n), "k")
     late, options = Table("late@2", service.url), {"url": service.url, "table": "late@2", "key": "k"}
     started_s = time.monotonic()
-    for on_error in ("fail", lambda failed, number: None):
-        with pytest.raises(TableWriteError, match="10 rows failed with generation_sealed"):
-            late.put(rows(spark, 10, 3), "k", on_error=on_error)
+    with pytest.raises(TableWriteError, match="10 rows failed with generation_sealed"):
+        late.put(rows(spark, 10, 3), "k")
     with pytest.raises(Exception, match="generation_sealed"):
         rows(spark, 10, 3).write.format("tableside").options(**options).mode("append").save()
     assert time.monotonic() - started_s < 100, "a retry would take 120 s"
@@ -115,18 +104,15 @@ def test_a_replacement_that_fails_leaves_the_old_records(spark: SparkSession, se
     table.put(rows(spark, 2, 7), "k")
     before, count = stored(service, "plain"), len(states(service, "plain"))
     broken = F.when(col("k") == "k99", F.raise_error(lit("broken")).cast("int")).otherwise(lit(1))
-    none = rows(spark, 100, 1).where("n = 2")
     stream = spark.readStream.format("rate").load().select(col("value").alias("k"))
-    for frame, options, match in (
-        (rows(spark, 100, 1).withColumn("n", broken), {}, "broken"),
-        (rows(spark, 100, 1).withColumn("k", F.when(col("k") != "k5", col("k"))), {}, "null"),
-        (rows(spark, 2, 1).withColumn("n", lit(float("nan"))), {"on_error": "collect"}, "allow_empty"),
-        (none, {}, "allow_empty"),
-        (none, {"columns": ["absent"]}, "absent"),
-        (stream, {}, "foreachBatch"),
+    for frame, match in (
+        (rows(spark, 100, 1).withColumn("n", broken), "broken"),
+        (rows(spark, 100, 1).withColumn("k", F.when(col("k") != "k5", col("k"))), "null"),
+        (rows(spark, 100, 1).where("n = 2"), "allow_empty"),
+        (stream, "foreachBatch"),
     ):
         with pytest.raises(Exception, match=match):
-            table.replace(frame, "k", **options)
+            table.replace(frame, "k")
         assert stored(service, "plain") == before
         assert len(states(service, "plain")) == count
     with pytest.raises(TablesideError, match="generations: true"):
@@ -153,33 +139,6 @@ def test_collected_failures_that_are_temporary_leave_the_old_records(spark: Spar
         table.replace(rows(spark, 2, 2), "k", on_error="collect")
     assert stored(service, "busy") == values(1, 1)
     assert states(service, "busy") == ["current"]
-
-
-def test_a_newer_activation_is_not_undone(spark: SparkSession, service: Service) -> None:
-    """Another generation is activated while a job runs, as two jobs that run at once do."""
-    table = Table("plain", service.url)
-
-    def meanwhile(newer: bool) -> DataFrame:
-        url = service.url
-
-        def activate(batches: Iterator[Any]) -> Iterator[Any]:
-            with Client(url) as client:
-                plain = client.table("plain")
-                loading = [one.generation for one in plain.generations() if one.state == "loading"]
-                plain.activate(plain.create_generation().generation if newer else loading[0])
-            yield from batches
-
-        return rows(spark, 10, 1).coalesce(1).mapInArrow(activate, "k string, n int")
-
-    with pytest.raises(TableWriteError, match="generation_not_found") as raised:
-        table.replace(meanwhile(newer=True), "k")
-    assert "another one was activated" in raised.value.__notes__[0]
-    with Client(service.url) as client:
-        client.table("plain").create_generation()
-    with pytest.raises(PreconditionFailed):
-        table.replace(meanwhile(newer=False), "k")
-    assert stored(service, "plain") == {}
-    assert "loading" not in states(service, "plain")
 
 
 def test_a_job_may_compute_longer_than_a_generation_may_be_idle(spark: SparkSession, service: Service) -> None:
@@ -213,9 +172,6 @@ def test_mode_overwrite_replaces_a_table_with_generations(spark: SparkSession, s
             overwrite(frame, service, "format")
         assert states(service, "format") == ["kept", "current"]
         assert len(stored(service, "format")) == ROWS - 1
-    same = spark.read.format("tableside").options(url=service.url, table="format").schema("key string, n int").load()
-    overwrite(same.select(col("key").alias("k"), (col("n") + 1).alias("n")), service, "format")
-    assert stored(service, "format") == values(ROWS - 1, 3)
     for options in ({"allow_empty": "true"}, {"truncate": "true"}):
         overwrite(rows(spark, 100, 3).where("n = 2"), service, "format", **options)
         assert stored(service, "format") == {}
@@ -282,12 +238,13 @@ def test_a_micro_batch_looks_up_keys_in_the_generation_that_is_current_then(
 
 
 def test_a_read_names_the_generation_that_was_removed_meanwhile(spark: SparkSession, service: Service) -> None:
+    message = r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"
     activate = two_generations(service, "gone")
     keys = rows(spark, ROWS, 0).select("k").mapInArrow(activate, "k string")
-    with pytest.raises(Exception, match=r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"):
+    with pytest.raises(Exception, match=message):
         Table("gone", service.url).enrich(keys, "k", "n int").collect()
     activate = two_generations(service, "gone")
-    with pytest.raises(Exception, match=r"gone@\d+: generation_not_found .* reads one generation.*generations_kept"):
+    with pytest.raises(Exception, match=message):
         reading(spark, service, "gone").mapInArrow(activate, "k string, n int").collect()
 
 
@@ -331,3 +288,66 @@ def wait_until(condition: Callable[[], bool], job: Driver | None = None) -> None
         assert time.monotonic() < until
         assert job is None or job.ended is None, job.log.read_text()[-4_000:]
         time.sleep(0.1)
+
+
+# The mode `overwrite` of a table without generations, with the option `truncate`.
+
+OLD_ROWS = 6_000
+"""More records than a page of the deletes."""
+
+
+def truncate(frame: DataFrame, service: Service, table: str, key: str = "k", **options: str) -> None:
+    overwrite(frame, service, table, **{"key": key, "truncate": "true", **options})
+
+
+def records(service: Service, table: str) -> dict[str, Any]:
+    with Client(service.url) as client:
+        rows = [row for page in client.arrow_table(table).scan() for row in page.to_pylist()]
+    return {json.dumps([row["key"], row.get("partition")]): json.loads(row["value"]) for row in rows}
+
+
+@pytest.mark.parametrize(("table", "key"), [("simple", "k"), ("pairs", "who,at"), ("shards", "k")])
+def test_truncate_leaves_the_rows_of_the_query_and_no_others(
+    spark: SparkSession, service: Service, table: str, key: str
+) -> None:
+    keys = [F.concat(lit("k"), "id").alias("k")] if key == "k" else [lit("k").alias("who"), col("id").alias("at")]
+    parts = [(col("id") % 2).cast("int").alias("partition")] if table == "shards" else []
+    rows = spark.range(OLD_ROWS).select(*keys, *parts, col("id").alias("n"))
+    for count, frame in ((OLD_ROWS, rows), (30, rows.where("n % 200 = 7")), (1, rows.limit(1))):
+        truncate(frame.repartition(3), service, table, key)
+        assert len(records(service, table)) == count
+    newest = rows.where("n in (0, 5999)").withColumn("n", -col("n"))
+    truncate(newest, service, table, key)
+    assert sorted(value["n"] for value in records(service, table).values()) == [-5999, 0]
+    truncate(rows.limit(0), service, table, key)
+    assert records(service, table) == {}
+
+
+def test_a_query_or_a_write_that_fails_deletes_nothing(spark: SparkSession, service: Service) -> None:
+    with Client(service.url) as client:
+        client.table("kept").load([(f"k{at}", {"n": at}) for at in range(100)])
+        client.table("kept").put("newer", {"n": 1}, order=7)
+    before = records(service, "kept")
+    rows = spark.range(100, 200).select(
+        F.concat(lit("k"), "id").alias("k"), col("id").alias("n"), lit("text").alias("s")
+    )
+    broken = F.when(col("n") == 199, F.raise_error(lit("broken")).cast("double")).otherwise(lit(1.0))
+    for frame, options, match in (
+        (rows.withColumn("f", broken), {}, "broken"),
+        (rows.withColumn("f", lit(float("nan"))), {}, "column f contains a NaN"),
+        (rows.withColumn("k", lit("")), {}, "invalid_operation"),
+        (rows, {"truncate": "false"}, "truncate"),
+        (rows, {"sequence_by": "n"}, "sequence_by"),
+    ):
+        with pytest.raises(Exception, match=match):
+            truncate(frame, service, "kept", **options)
+        assert records(service, "kept").items() >= before.items()
+
+
+def test_a_query_may_read_the_table_that_it_overwrites(spark: SparkSession, service: Service) -> None:
+    with Client(service.url) as client:
+        client.table("simple").load([(f"k{at:04}", {"n": at}) for at in range(OLD_ROWS)])
+    before = records(service, "simple")
+    same = spark.read.format("tableside").options(url=service.url, table="simple").load()
+    truncate(same.where("key < 'k0100'"), service, "simple", "key")
+    assert records(service, "simple") == {key: value for key, value in before.items() if key < '["k0100'}

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import uuid
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,21 +12,25 @@ from typing import Any
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col, lit
+from pyspark.sql.functions import col
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from spark_client.sessions import jvm, stored
 from support.running import Service
-from tableside_client import Client
 from tableside_spark import Table, progress
 from tableside_spark.executor.task_client import Connection
-from tableside_spark.write.query_memory import Content, MicroBatchChangedError, sequence_of
+from tableside_spark.write.query_memory import (
+    BATCH_NUMBERS,
+    BATCHES_MAX,
+    RUNS_MAX,
+    Content,
+    MicroBatchChangedError,
+    QueryMemory,
+    sequence_of,
+)
 
 pytestmark = jvm("spark")
-
-Write = Callable[[DataFrame, str], Any]
-"""Starts and finishes a query that writes a stream, with a checkpoint."""
 
 
 class Source:
@@ -59,74 +64,78 @@ def source(spark: SparkSession, tmp_path: Path) -> Source:
     return Source(spark, tmp_path / "events")
 
 
-@pytest.fixture
-def checkpoint(tmp_path: Path) -> Path:
-    return tmp_path / "checkpoint"
+COUNT = {"$inc": {"count": 1}}
+Start = Callable[[Table, DataFrame, str], Any]
+"""Starts a query that writes a stream to a table, with a checkpoint."""
 
 
-def updated(table: Table) -> Write:
-    def write(stream: DataFrame, checkpoint: str) -> Any:
-        counting = table.update(stream, "k", {"$inc": {"count": lit(1)}}, default={"count": 0})
-        return counting.start(checkpoint, availableNow=True)
-
-    return write
+def updated(table: Table, stream: DataFrame, checkpoint: str) -> Any:
+    return table.update(stream, "k", COUNT, default={"count": 0}).start(checkpoint, availableNow=True)
 
 
-def updated_in_foreach_batch(table: Table) -> Write:
-    def write(stream: DataFrame, checkpoint: str) -> Any:
-        def each(frame: DataFrame, number: int) -> None:
-            table.update(frame, "k", {"$inc": {"count": lit(1)}}, default={"count": 0})
+def updated_in_foreach_batch(table: Table, stream: DataFrame, checkpoint: str) -> Any:
+    def each(frame: DataFrame, number: int) -> None:
+        table.update(frame, "k", COUNT, default={"count": 0})
 
-        return ended(stream.writeStream.foreachBatch(each), checkpoint)
-
-    return write
+    return ended(stream.writeStream.foreachBatch(each), checkpoint)
 
 
-def put(table: Table) -> Write:
-    return lambda stream, checkpoint: table.put(stream, "k", columns=["n"], order_by="n", delete_when="gone").start(
-        checkpoint, availableNow=True
-    )
+def put(table: Table, stream: DataFrame, checkpoint: str) -> Any:
+    writing = table.put(stream, "k", columns=["n"], order_by="n", delete_when="gone")
+    return writing.start(checkpoint, availableNow=True)
 
 
-def set_members(table: Table) -> Write:
+def set_members(table: Table, stream: DataFrame, checkpoint: str) -> Any:
     update = {"$max": {"n": col("n")}, "$set": {"set": col("n")}}
-    return lambda stream, checkpoint: table.update(stream, "k", update, default={}, order_by="n").start(
-        checkpoint, availableNow=True
-    )
+    return table.update(stream, "k", update, default={}, order_by="n").start(checkpoint, availableNow=True)
 
 
-def formatted(table: Table) -> Write:
-    def write(stream: DataFrame, checkpoint: str) -> Any:
-        writer = stream.select("k", "n").writeStream.format("tableside")
-        return ended(writer.options(url=table.url, table=table.name, key="k"), checkpoint)
-
-    return write
+def formatted(table: Table, stream: DataFrame, checkpoint: str) -> Any:
+    writer = stream.select("k", "n").writeStream.format("tableside")
+    return ended(writer.options(url=table.url, table=table.name, key="k"), checkpoint)
 
 
 def ended(writer: DataStreamWriter, checkpoint: str) -> StreamingQuery:
     return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
 
-UPDATES: dict[str, Callable[[Table], Write]] = {"update": updated, "foreachBatch": updated_in_foreach_batch}
-PUTS: dict[str, Callable[[Table], Write]] = {"put": put, "format": formatted}
+STARTS: dict[str, Start] = {
+    "update": updated,
+    "foreachBatch": updated_in_foreach_batch,
+    "put": put,
+    "format": formatted,
+}
 
 
-def run(write: Write, stream: DataFrame, checkpoint: Path) -> Any:
-    query = write(stream, str(checkpoint))
-    query.awaitTermination(120)
-    assert not query.isActive
-    return query
+class Written:
+    """A table, and the query that writes files of the source to it."""
+
+    def __init__(self, start: Start, table: Table, source: Source, checkpoint: Path) -> None:
+        self.start, self.table, self.source, self.checkpoint = start, table, source, checkpoint
+
+    def run(self, files_max: int | None = 1) -> Any:
+        query = self.start(self.table, self.source.read(files_max), str(self.checkpoint))
+        query.awaitTermination(120)
+        assert not query.isActive
+        return query
+
+    def run_with_backup(self, files_max: int = 1) -> None:
+        """Write three files, restore the checkpoint as it was after the first, and add a file."""
+        self.source.add()
+        self.run(files_max)
+        backup = shutil.copytree(self.checkpoint, self.checkpoint.with_name("backup"))
+        self.source.add(2)
+        self.run(files_max)
+        shutil.rmtree(self.checkpoint)
+        shutil.move(backup, self.checkpoint)
+        self.source.add()
 
 
-def with_backup(write: Write, source: Source, checkpoint: Path, *, files_max: int | None = 1) -> None:
-    """Write three files, and restore the checkpoint as it was after the first."""
-    source.add()
-    run(write, source.read(files_max), checkpoint)
-    backup = shutil.copytree(checkpoint, checkpoint.with_name("backup"))
-    source.add(2)
-    run(write, source.read(files_max), checkpoint)
-    shutil.rmtree(checkpoint)
-    shutil.move(backup, checkpoint)
+@pytest.fixture
+def written(service: Service, source: Source, tmp_path: Path) -> Callable[..., Written]:
+    """A function that returns a query of this kind on a table of its own."""
+    name = f"returning_{uuid.uuid4().hex}"
+    return lambda start: Written(start, Table(name, service.url), source, tmp_path / "checkpoint")
 
 
 def counts(files: int) -> dict[str, Any]:
@@ -137,69 +146,48 @@ def newest(files: int) -> dict[str, Any]:
     return {"a": {"n": files - 1}, **{f"k{number}": {"n": number} for number in range(files)}}
 
 
-@pytest.mark.parametrize("kind", UPDATES)
+@pytest.mark.parametrize("kind", ["update", "foreachBatch"])
 def test_the_same_micro_batches_after_a_restored_backup_count_once(
-    kind: str, service: Service, source: Source, checkpoint: Path, caplog: pytest.LogCaptureFixture
+    kind: str, service: Service, written: Callable[..., Written], caplog: pytest.LogCaptureFixture
 ) -> None:
-    table = Table(f"returning_same_{kind}", service.url)
-    write = UPDATES[kind](table)
-    with_backup(write, source, checkpoint)
-    source.add()
+    query = written(STARTS[kind])
+    query.run_with_backup()
     with caplog.at_level(logging.WARNING):
-        query = run(write, source.read(), checkpoint)
-    assert stored(service, table.name) == counts(4)
-    assert f"table {table.name}" in caplog.text
+        done = query.run()
+    assert stored(service, query.table.name) == counts(4)
     assert "2 of 2 rows were ignored: applied before with this token" in caplog.text
     if kind == "update":
-        assert [(batch.applied, batch.replayed) for batch in progress(query)] == [(0, 2), (0, 2), (2, 0)]
+        assert [(batch.applied, batch.replayed) for batch in progress(done)] == [(0, 2), (0, 2), (2, 0)]
 
 
 @pytest.mark.parametrize(("kind", "files_max", "then"), [("update", 2, 1), ("foreachBatch", 1, None)])
 def test_updates_of_other_micro_batches_after_a_restored_backup_fail_and_count_nothing_twice(
-    kind: str, files_max: int, then: int | None, service: Service, source: Source, checkpoint: Path
+    kind: str, files_max: int, then: int | None, service: Service, written: Callable[..., Written]
 ) -> None:
-    table = Table(f"returning_{kind}_{files_max}_{then}", service.url)
-    write = UPDATES[kind](table)
-    with_backup(write, source, checkpoint, files_max=files_max)
-    source.add()
+    query = written(STARTS[kind])
+    query.run_with_backup(files_max)
     with pytest.raises(StreamingQueryException, match="micro-batch 1 was written before with other rows"):
-        run(write, source.read(then), checkpoint)
-    assert stored(service, table.name) == counts(3)
+        query.run(then)
+    assert stored(service, query.table.name) == counts(3)
 
 
-@pytest.mark.parametrize(("kind", "files_max", "then"), [("put", 2, 1), ("put", 1, None), ("format", 1, 1)])
+@pytest.mark.parametrize(("kind", "then"), [("put", None), ("format", 1)])
 def test_puts_after_a_restored_backup_store_the_newest_rows(
-    kind: str, files_max: int, then: int | None, service: Service, source: Source, checkpoint: Path
+    kind: str, then: int | None, service: Service, written: Callable[..., Written]
 ) -> None:
-    table = Table(f"returning_put_{kind}_{files_max}_{then}", service.url)
-    write = PUTS[kind](table)
-    with_backup(write, source, checkpoint, files_max=files_max)
-    source.add()
-    run(write, source.read(then), checkpoint)
-    assert stored(service, table.name) == newest(4)
-
-
-def test_a_checkpoint_with_only_its_metadata_ends_updates(service: Service, source: Source, checkpoint: Path) -> None:
-    table = Table("only_metadata", service.url)
-    source.add(2)
-    run(updated(table), source.read(), checkpoint)
-    for log in ("offsets", "commits"):
-        shutil.rmtree(checkpoint / log)
-    source.add()
-    with pytest.raises(StreamingQueryException, match="micro-batch 0 was written before with other rows"):
-        run(updated(table), source.read(), checkpoint)
-    assert stored(service, table.name) == counts(2)
+    query = written(STARTS[kind])
+    query.run_with_backup()
+    query.run(then)
+    assert stored(service, query.table.name) == newest(4)
 
 
 def test_idempotent_updates_after_a_restored_backup_are_applied_again(
-    service: Service, source: Source, checkpoint: Path
+    service: Service, written: Callable[..., Written]
 ) -> None:
-    table = Table("returning_idempotent", service.url)
-    write = set_members(table)
-    with_backup(write, source, checkpoint)
-    source.add()
-    run(write, source.read(None), checkpoint)
-    assert stored(service, table.name) == {
+    query = written(set_members)
+    query.run_with_backup()
+    query.run(None)
+    assert stored(service, query.table.name) == {
         key: {"n": n, "set": n} for key, n in {"a": 3, "k0": 0, "k1": 1, "k2": 2, "k3": 3}.items()
     }
 
@@ -215,43 +203,37 @@ def without_last(checkpoint: Path, *logs: str) -> int:
 
 @pytest.mark.parametrize("kind", ["put", "format"])
 def test_puts_after_the_newest_offsets_were_deleted_store_the_newest_rows(
-    kind: str, service: Service, source: Source, checkpoint: Path
+    kind: str, service: Service, written: Callable[..., Written], source: Source
 ) -> None:
-    table = Table(f"lost_offsets_{kind}", service.url)
-    write = PUTS[kind](table)
+    query = written(STARTS[kind])
     source.add(2)
-    run(write, source.read(), checkpoint)
-    without_last(checkpoint, "offsets", "commits", "sources/0")
+    query.run()
+    without_last(query.checkpoint, "offsets", "commits", "sources/0")
     (source.directory / "1.json").unlink()
     source.add()
-    run(write, source.read(), checkpoint)
-    assert stored(service, table.name) == newest(3)
+    query.run()
+    assert stored(service, query.table.name) == newest(3)
 
 
 def test_an_update_repeats_exactly_once_offsets_are_restored_from_the_table(
-    service: Service, source: Source, checkpoint: Path
+    service: Service, written: Callable[..., Written], source: Source
 ) -> None:
-    table = Table("lost_offsets_update", service.url)
-    write = updated(table)
+    query = written(updated)
     source.add(2)
-    query = run(write, source.read(), checkpoint)
-    last = without_last(checkpoint, "offsets", "commits")
+    done = query.run()
+    last = without_last(query.checkpoint, "offsets", "commits")
     source.add()
     with pytest.raises(StreamingQueryException, match=f"store them as the file offsets/{last} of the checkpoint"):
-        run(write, source.read(None), checkpoint)
-    assert stored(service, table.name) == counts(2)
-    without_last(checkpoint, "offsets")
-    with Client(service.url) as client:
-        remembered = client.table(f"{table.name}@runs").get(str(query.id))
-    assert remembered is not None
-    (checkpoint / "offsets" / str(last)).write_text(remembered["offsets"])
-    run(write, source.read(None), checkpoint)
-    assert stored(service, table.name) == counts(3)
+        query.run(None)
+    assert stored(service, query.table.name) == counts(2)
+    without_last(query.checkpoint, "offsets")
+    remembered = stored(service, f"{query.table.name}@runs")[str(done.id)]
+    (query.checkpoint / "offsets" / str(last)).write_text(remembered["offsets"])
+    query.run(None)
+    assert stored(service, query.table.name) == counts(3)
 
 
-def test_a_table_without_a_memory_warns_and_is_written(
-    service: Service, source: Source, checkpoint: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_table_without_a_memory_warns_and_is_written(service: Service, caplog: pytest.LogCaptureFixture) -> None:
     """A table whose companion cannot be opened: its name in PostgreSQL or DynamoDB would need another table."""
     with caplog.at_level(logging.WARNING):
         assert sequence_of(Connection(service.url), "not a name", "q", 7, Content("digest"), harmless=False) == 7
@@ -271,3 +253,44 @@ def test_a_row_of_a_late_task_does_not_replace_a_newer_one(service: Service) -> 
     with pytest.raises(MicroBatchChangedError, match="this task is late"):
         begin("one", 1)
     assert begin("two", 2) == again + 1
+
+
+# The memory of a query decides whether a micro-batch is repeated, or a number that returns.
+
+
+def remembered(*digests: str) -> QueryMemory:
+    memory = QueryMemory()
+    for number, digest in enumerate(digests):
+        memory = memory.begin(number, Content(digest))
+    return memory
+
+
+@pytest.mark.parametrize(
+    ("number", "digest", "repeats"), [(0, "a", True), (1, "b", True), (0, "b", False), (1, "c", False), (0, "", False)]
+)
+def test_a_number_with_the_same_content_is_a_repetition(number: int, digest: str, repeats: bool) -> None:
+    assert remembered("a", "b").repeats(number, digest) == repeats
+
+
+@pytest.mark.parametrize(("before", "digest"), [("", "b"), ("b", ""), ("", "")])
+def test_without_a_digest_the_latest_number_is_a_repetition(before: str, digest: str) -> None:
+    assert remembered("a", before).repeats(1, digest)
+
+
+def test_a_returning_number_begins_an_epoch_and_forgets_later_ones() -> None:
+    memory = remembered("a", "b", "c").begin(1, Content("d"))
+    assert (memory.epoch, memory.digests) == (1, {0: "a", 1: "d"})
+    assert memory.sequence(1) == BATCH_NUMBERS + 1 > remembered("a", "b", "c").sequence(2)
+
+
+def test_an_old_micro_batch_is_forgotten() -> None:
+    memory = remembered(*map(str, range(BATCHES_MAX + 1)))
+    assert (min(memory.digests), len(memory.digests)) == (1, BATCHES_MAX)
+    assert not memory.repeats(0, "0")
+
+
+def test_the_latest_runs_are_remembered_in_order() -> None:
+    memory = QueryMemory()
+    for number in range(RUNS_MAX + 2):
+        memory = memory.begin(number, Content(run=f"run {number}")).begin(number + 1, Content(run=f"run {number}"))
+    assert memory.runs == tuple(f"run {number}" for number in range(2, RUNS_MAX + 2))

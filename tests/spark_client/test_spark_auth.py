@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_client.sessions import jvm
 from support.running import Service, running
-from tableside_spark import Table, TableWriteError, register
+from tableside_spark import Table, TableWriteError
 
 pytestmark = jvm("spark")
 
@@ -55,18 +55,12 @@ def test_a_token_reaches_executors_and_no_plan(
         plan = joined._jdf.queryExecution().toString()
         assert "mapInArrow" in plan or "MapInArrow" in plan
         assert SECRETS["all"] not in plan
-    shown = capfd.readouterr()
-    assert "MapInArrow" in shown.out
-    assert SECRETS["all"] not in shown.out + shown.err
-
-
-def test_the_format_reads_a_token_from_a_file(spark: SparkSession, guarded: Service, tmp_path: Path) -> None:
-    file = tmp_path / "token"
-    file.write_text(SECRETS["all"])
-    register(spark)
     options = {"url": guarded.url, "table": "t", "token_file": str(file)}
     numbers(spark).write.format("tableside").options(**options, key="k").mode("append").save()
     assert spark.read.format("tableside").options(**options).load().count() == 20
+    shown = capfd.readouterr()
+    assert "MapInArrow" in shown.out
+    assert SECRETS["all"] not in shown.out + shown.err
 
 
 def test_a_caller_with_write_permission_cannot_read(spark: SparkSession, guarded: Service) -> None:

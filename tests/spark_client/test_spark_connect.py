@@ -37,18 +37,8 @@ def client(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     return python
 
 
-@pytest.fixture(scope="module")
-def printed(client: Path, remote: str, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The output of the program that uses Connect, which has to succeed."""
-    folder = tmp_path_factory.mktemp("connect")
-    job = Path(__file__).with_name("connect_job.py")
-    with running(folder / "service") as service:
-        return printed_by(client, job, service.url, folder, remote)
-
-
-def test_every_verb_works_through_connect(printed: str) -> None:
+def test_every_verb_and_multicast_work_through_connect(client: Path, remote: str, tmp_path: Path) -> None:
+    with running(tmp_path / "service") as service:
+        printed = printed_by(client, Path(__file__).with_name("connect_job.py"), service.url, tmp_path, remote)
     assert "every verb works through Connect" in printed
-
-
-def test_multicast_works_through_connect(printed: str) -> None:
     assert "multicast works through Connect" in printed

@@ -3,7 +3,7 @@
 import json
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from pyspark.sql import (
 )
 from pyspark.sql.functions import col, lit
 from pyspark.sql.streaming.query import StreamingQuery
+from redis import Redis
 
+from servers.redis import redis
 from spark_client.sessions import jvm, stored
-from support.running import Service
+from support.running import Service, running
 from tableside_client import Client
 from tableside_spark import Table, TableError, progress
 from tableside_spark.write import tokens
-from tableside_spark.write.query_memory import Checkpoint
 
 pytestmark = jvm("spark")
 
@@ -101,17 +102,6 @@ def test_an_update_counts_once_over_repeated_micro_batches_and_restarts(
     assert stored(service, table.name) == sums()
 
 
-def test_without_tokens_a_repeated_micro_batch_counts_twice(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("stream_twice", service.url)
-    counting = table.update(reading(spark, events), "k", counted(), default=ZERO, at_least_once=True)
-    finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    uncommitted(tmp_path / "checkpoint")
-    finished(counting.start(str(tmp_path / "checkpoint"), availableNow=True))
-    assert sum(record["count"] for record in stored(service, table.name).values()) == (FILES + 1) * ROWS
-
-
 def test_the_progress_of_the_query_counts_rows_and_rejected_rows(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -127,17 +117,6 @@ def test_the_progress_of_the_query_counts_rows_and_rejected_rows(
     assert [batch for batch, _ in handed] == [*range(FILES)]
     reasons = [(row.k, row.rows, row.code, row.detail) for row in handed[0][1]]
     assert reasons == [(None, 1, "invalid_operation", "key column k is null")] * 2
-
-
-def test_results_of_an_aggregation_are_put_in_update_mode(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("stream_results", service.url)
-    counts = reading(spark, events).groupBy("k").agg(F.count(lit(1)).alias("count"), F.max("n").alias("max"))
-    putting = table.put(counts, "k")
-    finished(putting.start(str(tmp_path / "checkpoint"), output_mode="update", availableNow=True))
-    expected = {key: {"count": record["count"], "max": record["max"]} for key, record in sums().items()}
-    assert stored(service, table.name) == expected
 
 
 @pytest.mark.parametrize(("verb", "fold"), [("put", True), ("update", True), ("update", False)])
@@ -300,28 +279,6 @@ def test_a_second_write_to_a_table_in_one_micro_batch_requires_a_separate_token(
     assert stored(service, table.name) == sums(2)
 
 
-def test_a_second_write_is_refused_though_the_caller_sets_job_groups(
-    spark: SparkSession, service: Service, events: Path, tmp_path: Path
-) -> None:
-    table = Table("batch_job_groups", service.url)
-
-    def twice(frame: DataFrame, number: int) -> None:
-        for group in ("first", "second"):
-            frame.sparkSession.sparkContext.setJobGroup(group, group)
-            table.update(frame, "k", counted(), default=ZERO)
-
-    assert "written a second time in micro-batch 0" in refused_inside(spark, events, tmp_path / "1", twice)
-
-
-def test_the_query_of_a_checkpoint_is_found_with_any_form_of_its_path(spark: SparkSession, tmp_path: Path) -> None:
-    for name in ("plain", "two words", "a[b]", "{c}", "d*e?"):
-        checkpoint = tmp_path / name
-        checkpoint.mkdir()
-        (checkpoint / "metadata").write_text(json.dumps({"id": name}))
-        assert Checkpoint(f"{checkpoint}/", spark).query_id() == name
-        assert Checkpoint(f"file:{checkpoint}", spark).query_id() == name
-
-
 def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
@@ -332,49 +289,82 @@ def test_unsupported_options_of_a_stream_are_rejected_before_it_starts(
         (lambda: counting.start("c", continuous="1 second"), "trigger 'continuous' is not supported"),
         (lambda: table.update(stream, "k", counted(), token="t"), "has the token of its query"),
         (lambda: table.put(stream, "k", on_error="collect"), "cannot collect failures"),
-        (lambda: table.put(stream, "k", delete_when="n", order_by="n"), "delete_when is bigint"),
-        (
-            lambda: table.put(stream.withColumnRenamed("k", "Code"), "Code", on_error=table),
-            "the failed rows also have the columns value, rows, code, detail, retriable: rename the key column",
-        ),
     ]
     for refused, match in refusals:
         with pytest.raises(ValueError, match=match):
             refused()
 
 
-def test_a_batch_job_that_runs_again_under_its_token_changes_nothing(spark: SparkSession, service: Service) -> None:
-    table = Table("job_token", service.url)
-    frame = spark.range(100).select((col("id") % 10).cast("string").alias("k"), "id")
-    for first in (True, False):
-        put = table.put(frame, "k", order_by="id", token="load/2026-11-20")
-        update = table.update(frame, "k", {"$inc": {"n": lit(1)}}, token="count/2026-11-20")
-        assert (put.applied, update.applied) == ((100, 100) if first else (0, 0))
-        assert (put.finished_before, update.finished_before) == (not first, not first)
-    assert {record["n"] for record in stored(service, "job_token").values()} == {10}
-    assert table.stats.applied == 200
-    rising = [table.update(frame, "k", {"$inc": {"n": lit(1)}}, token=("hourly", hour)).applied for hour in (3, 4, 4)]
-    assert rising == [100, 100, 0]
+# `writeStream.format("tableside")`: rows of a stream are put once. Within a task, a key's last row wins.
 
 
-def test_a_failure_handler_writes_to_the_same_table_with_a_separate_token(
+def put_by_format(
+    frame: DataFrame, service: Service, table: str, checkpoint: Path, mode: str = "append", **more: str
+) -> None:
+    options = {"url": service.url, "table": table, "key": "k", "checkpointLocation": str(checkpoint), **more}
+    writer = frame.writeStream.format("tableside").options(**options).outputMode(mode)
+    writer.trigger(availableNow=True).start().awaitTermination(120)
+
+
+def test_the_last_row_of_a_key_wins_and_late_tasks_change_nothing(
+    spark: SparkSession, service: Service, tmp_path: Path
+) -> None:
+    """There are more keys than a chunk has rows. A key occurs in several chunks of a task, and twice in one of them."""
+    (tmp_path / "many").mkdir()
+    numbers = [*range(5_500), *range(5_490, 5_500)]
+    for file in range(2):
+        rows = [{"k": f"k{n % 5_100}", "n": file * 100_000 + at} for at, n in enumerate(numbers)]
+        (tmp_path / "many" / f"{file}.json").write_text("\n".join(map(json.dumps, rows)))
+        os.utime(tmp_path / "many" / f"{file}.json", (file, file))
+    checkpoint = tmp_path / "checkpoint"
+    put_by_format(reading(spark, tmp_path / "many").drop("op"), service, "format_stream", checkpoint)
+    expected = {f"k{n % 5_100}": {"n": 100_000 + at} for at, n in enumerate(numbers)}
+    assert stored(service, "format_stream") == expected
+    writer = json.loads((checkpoint / "metadata").read_text().splitlines()[-1])["id"]
+    with Client(service.url) as client:
+        late = client.table("format_stream").put("k1", {"n": -1}, token=(writer, 2**20 - 1))
+    assert late.replayed
+    assert stored(service, "format_stream") == expected
+
+
+def test_unsupported_options_of_the_format_are_rejected(
     spark: SparkSession, service: Service, events: Path, tmp_path: Path
 ) -> None:
-    table = Table("stream_handled", service.url)
-    table.put(spark.createDataFrame([("k0", "text")], "k string, count string"), "k")
+    frame = reading(spark, events)
+    refusals: list[tuple[DataFrame, str, dict[str, str], str]] = [
+        (frame.groupBy("k").count(), "update", {}, "does not support Update mode"),
+        (frame, "append", {"at_least_once": "perhaps"}, "is true or false"),
+        (frame, "append", {"token": "secret"}, "the option token is rejected"),
+    ]
+    for at, (rows, mode, more, match) in enumerate(refusals):
+        with pytest.raises(Exception, match=match):
+            put_by_format(rows, service, "format_refused", tmp_path / str(at), mode, **more)
 
-    def handle(failed: DataFrame, number: int | None, **how: Any) -> None:
-        table.put(failed.select("k", lit(number).alias("count")), "k", **how)
 
-    def with_separate_token(failed: DataFrame, number: int | None) -> None:
-        handle(failed, number, token=("mended", number))
+@pytest.fixture(scope="module")
+def evicting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service on a Redis whose eviction policy may remove tokens."""
+    directory = tmp_path_factory.mktemp("evicting")
+    with redis(directory) as url:
+        with Redis.from_url(url) as connection:
+            connection.config_set("maxmemory-policy", "allkeys-lru")
+        config = {"stores": {"redis": {"kind": "redis", "url": url}}, "tables": {"plain": {"store": "redis"}}}
+        (directory / "tableside.yaml").write_text(json.dumps(config))
+        with running(directory, directory / "tableside.yaml") as service:
+            yield service
 
-    stream = reading(spark, events)
-    for name, handler in (("1", handle), ("2", with_separate_token)):
-        counting = table.update(stream, "k", {"$inc": {"count": lit(1)}}, default={"count": 0}, on_error=handler)
-        if name == "1":
-            with pytest.raises(StreamingQueryException, match="written a second time in micro-batch 0"):
-                finished(counting.start(str(tmp_path / name), availableNow=True))
-        else:
-            finished(counting.start(str(tmp_path / name), availableNow=True))
-    assert stored(service, table.name)["k0"] == {"count": (FILES - 1) * ROWS // KEYS}
+
+def test_a_table_without_tokens_requires_that_duplicates_are_accepted(
+    spark: SparkSession, evicting: Service, events: Path, tmp_path: Path
+) -> None:
+    table, stream = Table("plain", evicting.url), reading(spark, events)
+    with pytest.raises(ValueError, match="table plain keeps no tokens"):
+        table.update(stream, "k", counted(), default=ZERO)
+    with pytest.raises(StreamingQueryException, match="table plain keeps no tokens"):
+        in_each_batch(spark, events, tmp_path / "each", lambda batch, _: table.put(batch, "k"))
+    with pytest.raises(Exception, match="table plain keeps no tokens"):
+        put_by_format(stream, evicting, "plain", tmp_path / "format")
+    assert stored(evicting, "plain") == {}
+    anyway = table.update(stream, "k", counted(), default=ZERO, at_least_once=True)
+    finished(anyway.start(str(tmp_path / "anyway"), availableNow=True))
+    assert stored(evicting, "plain") == sums()

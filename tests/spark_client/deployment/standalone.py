@@ -29,11 +29,9 @@ SPARK_HOME = Path(pyspark.__file__).parent
 
 @dataclass(frozen=True)
 class Cluster:
-    """A running cluster: its address, its pages, its processes, and the folder with all logs."""
+    """A running cluster: its address, and the folder with all logs."""
 
     url: str
-    pages: tuple[str, ...]
-    processes: tuple[int, ...]
     folder: Path
 
 
@@ -44,19 +42,18 @@ def standalone(folder: Path, workers: int) -> Iterator[Cluster]:
     port, *ui = (free_port() for _ in range(workers + 2))
     url = f"spark://{HOST}:{port}"
     with ExitStack() as stack:
-        master = stack.enter_context(
-            _process(folder, "master", "master.Master", "--port", str(port), "--webui-port", str(ui[0]))
-        )
+        place = ("--port", str(port), "--webui-port", str(ui[0]))
+        stack.enter_context(_process(folder, "master", "master.Master", *place))
         page(f"http://{HOST}:{ui[0]}/json/")
-        started = [
-            stack.enter_context(
-                _process(folder, f"worker-{number}", "worker.Worker", *_worker(folder, number, at), url)
-            )
-            for number, at in enumerate(ui[1:])
-        ]
-        _wait_for_workers(f"http://{HOST}:{ui[0]}/json/", workers)
-        pages = tuple(f"http://{HOST}:{at}" for at in ui)
-        yield Cluster(url, pages, tuple(process.pid for process in (master, *started)), folder)
+        for number, at in enumerate(ui[1:]):
+            arguments = ["--cores", "1", "--memory", "1g", "--work-dir", str(folder / f"work-{number}")]
+            arguments += ["--webui-port", str(at), url]
+            stack.enter_context(_process(folder, f"worker-{number}", "worker.Worker", *arguments))
+        until = time.monotonic() + START_S
+        while page(f"http://{HOST}:{ui[0]}/json/").count('"ALIVE"') < workers + 1:  # the master is also alive
+            assert time.monotonic() < until, "the workers did not come to the master"
+            time.sleep(0.1)
+        yield Cluster(url, folder)
 
 
 def page(url: str) -> str:
@@ -71,13 +68,8 @@ def page(url: str) -> str:
             time.sleep(0.1)
 
 
-def _worker(folder: Path, number: int, at: int) -> list[str]:
-    place = ["--work-dir", str(folder / f"work-{number}"), "--webui-port", str(at)]
-    return ["--cores", "1", "--memory", "1g", *place]
-
-
 @contextmanager
-def _process(folder: Path, name: str, what: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def _process(folder: Path, name: str, what: str, *arguments: str) -> Iterator[None]:
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / f"{name}.log").open("ab") as output:
         process = subprocess.Popen(
@@ -89,7 +81,7 @@ def _process(folder: Path, name: str, what: str, *arguments: str) -> Iterator[su
             stderr=output,
         )
     try:
-        yield process
+        yield
     finally:
         process.terminate()
         try:
@@ -103,11 +95,3 @@ def clean_environment() -> dict[str, str]:
     """Return the environment without the variables that lead Spark or Python to the packages of this one."""
     ours = ("PYSPARK", "PYTHON", "SPARK", "TABLESIDE", "VIRTUAL_ENV")
     return {name: value for name, value in os.environ.items() if not name.startswith(ours)}
-
-
-def _wait_for_workers(url: str, workers: int) -> None:
-    until = time.monotonic() + START_S
-    while page(url).count('"ALIVE"') < workers + 1:  # the master is also alive
-        if time.monotonic() > until:
-            raise RuntimeError(f"the workers did not come to the master: {page(url)}")
-        time.sleep(0.1)

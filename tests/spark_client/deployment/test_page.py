@@ -2,15 +2,12 @@
 
 import re
 from collections.abc import Iterator
-from pathlib import Path
-from zipfile import ZipFile
 
 import kubernetes_validate  # type: ignore[import-untyped]  # it ships none
-import pytest
 import yaml
 
 from scripts.bootstrap import ROOT
-from spark_client.deployment import environments, standalone
+from spark_client.deployment import environments
 
 PAGE = (ROOT / "docs" / "spark-deployment.md").read_text(encoding="utf-8")
 
@@ -43,16 +40,3 @@ def test_the_pod_template_is_valid_and_mounts_token_and_authority() -> None:
     named = {variable["name"]: variable["value"] for variable in container["env"]}
     assert named["TABLESIDE_CA_FILE"].startswith(mounts["tableside-ca"])
     assert pod["spec"]["serviceAccountName"] in block("sh", "k8s://")
-
-
-@pytest.mark.parametrize("setting", sorted(set(re.findall(r"--conf (spark\.kubernetes\.[A-Za-z.]+)", PAGE))))
-def test_settings_for_kubernetes_are_ones_that_spark_has(setting: str) -> None:
-    [jar] = (standalone.SPARK_HOME / "jars").glob("spark-kubernetes_*.jar")
-    known, (prefix, _, name) = strings(jar), setting.rpartition(".")
-    assert setting in known or (prefix in known and name in known)
-
-
-def strings(jar: Path) -> str:
-    """Return the strings in the classes of a jar."""
-    with ZipFile(jar) as archive:
-        return "".join(archive.read(name).decode("latin-1") for name in archive.namelist() if "Config" in name)

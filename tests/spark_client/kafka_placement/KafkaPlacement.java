@@ -4,10 +4,11 @@
 //   mvn dependency:copy -Dartifact=org.slf4j:slf4j-api:2.0.17 -DoutputDirectory=jars
 //   java -cp "jars/*" KafkaPlacement.java > kafka_placement.tsv
 //
-// Here and in keys.py, keys are computed from their number, so that the table need not contain them: 300 of any bytes,
-// 0 to 199 long, and 200 of text, 0 to 39 characters long, most of them not ASCII.
+// A line has the kind of the key, its bytes, the number of partitions, the hash and the partition. There are 300 keys of
+// any bytes, 0 to 199 long, and 200 of text, 0 to 39 characters long, most of them not ASCII.
 
 import java.security.MessageDigest;
+import java.util.HexFormat;
 import java.util.stream.IntStream;
 import org.apache.kafka.clients.producer.internals.BuiltInPartitioner;
 import org.apache.kafka.common.serialization.StringSerializer;
@@ -22,7 +23,9 @@ public class KafkaPlacement {
             byte[] key = number < 8_000 ? bytes(number) : new StringSerializer().serialize("", text(number));
             int partitions = 1 + number % 97;
             int partition = BuiltInPartitioner.partitionForKey(key, partitions);
-            lines.append(Utils.murmur2(key)).append('\t').append(partition).append('\n');
+            String kind = number < 8_000 ? "bytes" : "text";
+            String hex = HexFormat.of().formatHex(key);
+            lines.append(String.format("%s\t%s\t%d\t%d\t%d\n", kind, hex, partitions, Utils.murmur2(key), partition));
         }
         System.out.print(lines);
     }

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from spark_client.state import java as cases_in_java
-from spark_client.state.oracle import Oracle
 from spark_client.state.providers import SESSION
+from spark_client.state.shape_runs import Oracle
 from spark_client.state.suite import arguments, state_service
 
 __all__ = ["arguments", "java", "state_service"]

@@ -7,13 +7,12 @@ whose folders mirror the packages below `tableside.state`. Its result is convert
 import json
 import os
 import re
+import select
 import shlex
 import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from queue import Empty, Queue
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -26,9 +25,6 @@ CASES = Path(__file__).parent / "cases"
 OPTIONS = ("-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-ea")
 CASE_MAX_S = 120.0
 LOG_LINES_MAX = 60
-ONLY = "STATE_CASES"
-"""An environment variable for development: compile only these classes of cases, and the classes that they use."""
-
 SIGNATURE = re.compile(r"(?m)^  public static [\w<>\[\], .?]+ (\w+)\((?:(?:final )?(?:JsonNode|ObjectNode) \w+)?\)")
 
 
@@ -43,9 +39,6 @@ def names(class_name: str) -> list[str]:
 
 def compiled() -> Path:
     """Return a folder with the classes of the state store and of all cases, and the `options` that they need."""
-    if chosen := os.environ.get(ONLY):
-        cases = [_file(name) for name in ("Cases", *chosen.split(","))]
-        return ensure_folder("state-cases-only", (*sources(), *cases), lambda folder: _compile(cases, folder))
     files = [*sources(), *sorted(CASES.rglob("*.java"))]
     return ensure_folder("state-cases", tuple(files), lambda folder: _compile(files, folder))
 
@@ -56,22 +49,25 @@ class Java:
     def __init__(self, scratch: Path) -> None:
         self._scratch = scratch
         self._process: subprocess.Popen[str] | None = None
-        self._answers: Queue[str] = Queue()
-        self._reader = Thread()
 
     def run(self, class_name: str, method: str, *, timeout_s: float = CASE_MAX_S, **arguments: Any) -> Any:
         """Run a case with arguments that JSON can represent, and return its result."""
-        process = self._started()
-        assert process.stdin is not None
-        process.stdin.write(
-            json.dumps({"class": _java_name(class_name), "method": method, "arguments": arguments}) + "\n"
-        )
-        process.stdin.flush()
-        try:
-            answer = json.loads(self._answers.get(timeout=timeout_s))
-        except Empty:
+        if self._process is None:
+            self._process = _start(self._scratch)
+        asked, answers = self._process.stdin, self._process.stdout
+        assert asked is not None
+        assert answers is not None
+        case = {"class": _java_name(class_name), "method": method, "arguments": arguments}
+        asked.write(json.dumps(case) + "\n")
+        asked.flush()
+        is_answered, _, _ = select.select([answers], [], [], timeout_s)
+        line = answers.readline() if is_answered else ""
+        if not line:
             self.close()
-            raise CaseFailed(f"{class_name}.{method} did not end within {timeout_s:g} s:\n{self._said()}") from None
+            raise CaseFailed(
+                f"{class_name}.{method} ended Java, or did not end within {timeout_s:g} s:\n{self._said()}"
+            )
+        answer = json.loads(line)
         if "error" in answer:
             raise CaseFailed(f"{class_name}.{method}: {answer['error']}\n{self._said()}")
         return answer["ok"]
@@ -81,18 +77,7 @@ class Java:
         if self._process is not None:
             with self._process as process:
                 process.kill()
-                self._reader.join()
             self._process = None
-
-    def _started(self) -> subprocess.Popen[str]:
-        if self._process is not None and self._process.poll() is not None:
-            self.close()
-        if self._process is None:
-            self._answers = Queue()
-            self._process = _start(self._scratch)
-            self._reader = Thread(target=_read, args=(self._process, self._answers), daemon=True)
-            self._reader.start()
-        return self._process
 
     def _said(self) -> str:
         lines = _log(self._scratch).read_text(errors="replace").splitlines()
@@ -133,13 +118,6 @@ def _start(scratch: Path) -> subprocess.Popen[str]:
             text=True,
             encoding="utf-8",
         )
-
-
-def _read(process: subprocess.Popen[str], answers: "Queue[str]") -> None:
-    assert process.stdout is not None
-    for line in process.stdout:
-        answers.put(line)
-    answers.put(json.dumps({"error": f"Java has ended with {process.wait()}"}))
 
 
 def _compile(files: Sequence[Path], folder: Path) -> None:

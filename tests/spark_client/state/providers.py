@@ -11,9 +11,8 @@ from pyspark.sql import SparkSession
 
 from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
-from spark_client.kafka_sessions import end_jvm
 from spark_client.quick_start import QUICK_START
-from spark_client.sessions import FILE_MANAGER, session, set_environment
+from spark_client.sessions import FILE_MANAGER, end_jvm, session, set_environment
 from spark_client.state.suite import BOUNDED, COPIED, OURS, SPARKS
 
 Settings = Mapping[str, str]

@@ -26,8 +26,6 @@ class Shape:
     query: Query
     twice: bool = False
     """Whether two actions collect each micro-batch, so that its plan runs twice."""
-    endless: bool = False
-    """Whether the running query always starts another micro-batch."""
 
     def taken(self, batch: DataFrame) -> Rows:
         """Return the rows of a micro-batch, sorted."""
@@ -54,10 +52,6 @@ def _ordered(events: DataFrame, others: DataFrame) -> DataFrame:
     return _counted(events, others).orderBy(col("count").desc(), "k")
 
 
-def _total(events: DataFrame, _: DataFrame) -> DataFrame:
-    return events.agg(F.count("*"), F.sum("n"), F.avg("n"))
-
-
 def _collected(events: DataFrame, _: DataFrame) -> DataFrame:
     """Growing values of several types, some of them without a key."""
     row = F.struct("n", F.repeat("k", 20).alias("text"), col("n").cast("decimal(12,2)").alias("exact"), "at")
@@ -81,22 +75,12 @@ def _distinct_within(events: DataFrame, _: DataFrame) -> DataFrame:
     return _in_time(events).dropDuplicatesWithinWatermark(["k"])
 
 
-def _distinct_then_counted(events: DataFrame, others: DataFrame) -> DataFrame:
-    return _distinct_in_time(events, others).groupBy(F.window("at", "10 seconds")).count()
-
-
 def _limited(events: DataFrame, _: DataFrame) -> DataFrame:
     return events.limit(30)
 
 
 def _sessions(events: DataFrame, _: DataFrame) -> DataFrame:
     return _in_time(events).groupBy(F.session_window("at", "6 seconds"), "k").agg(F.count("*"), F.sum("n"))
-
-
-def _sessions_by_number(events: DataFrame, _: DataFrame) -> DataFrame:
-    """Keys begin with a number, which scans use."""
-    third = (col("n") % 3).cast("long").alias("third")
-    return _in_time(events).groupBy(F.session_window("at", "6 seconds"), third).agg(F.count("*"), F.sum("n"))
 
 
 def _joined(how: str) -> Query:
@@ -114,95 +98,48 @@ def _joined_for_ever(events: DataFrame, others: DataFrame) -> DataFrame:
     return events.join(others.select("k", col("n").alias("other")).where("other < 40"), "k")
 
 
-def _grouped(
-    function: Callable[..., Iterator[pd.DataFrame]], mode: str, timeout: str, prepare: Callable[[DataFrame], DataFrame]
-) -> Query:
-    def query(events: DataFrame, _: DataFrame) -> DataFrame:
-        return (
-            prepare(events)
-            .groupBy("k")
-            .applyInPandasWithState(
-                function, "k string, seen long, sum long, how string", "seen long, sum long", mode, timeout
-            )
-        )
+def _grouped(events: DataFrame, _: DataFrame) -> DataFrame:
+    """Keep a count and a sum for each key until they time out.
 
-    return query
-
-
-def _summing(timed: Callable[[GroupState], None]) -> Callable[..., Iterator[pd.DataFrame]]:
-    """Return a function that keeps a count and a sum for each key until they time out.
-
-    It is a local function, so that Spark ships it by value to the workers, which cannot import tests.
+    The function is local, so that Spark ships it by value to the workers, which cannot import tests.
     """
 
     def summing(key: tuple[Any, ...], frames: Iterable[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
         seen, total = state.get if state.exists else (0, 0)
-        if state.hasTimedOut:
-            state.remove()
-            yield pd.DataFrame({"k": [key[0]], "seen": [seen], "sum": [total], "how": ["timed out"]})
-            return
-        for frame in frames:
+        how = "timed out" if state.hasTimedOut else "kept"
+        for frame in [] if state.hasTimedOut else frames:
             seen, total = seen + len(frame), total + int(frame["n"].sum())
-        if total % 5 == 0 and state.exists:
+        if state.hasTimedOut or (total % 5 == 0 and state.exists):
             state.remove()
-            how = "removed"
         else:
             state.update((seen, total))
-            timed(state)
-            how = "kept"
+            state.setTimeoutTimestamp(max(state.getCurrentWatermarkMs(), 0) + 20_000)
         yield pd.DataFrame({"k": [key[0]], "seen": [seen], "sum": [total], "how": [how]})
 
-    return summing
+    return (
+        _in_time(events)
+        .groupBy("k")
+        .applyInPandasWithState(
+            summing, "k string, seen long, sum long, how string", "seen long, sum long", "update",
+            GroupStateTimeout.EventTimeTimeout,
+        )
+    )  # fmt: skip
 
-
-def _by_event_time() -> Callable[[GroupState], None]:
-    return lambda state: state.setTimeoutTimestamp(max(state.getCurrentWatermarkMs(), 0) + 20_000)
-
-
-def _by_processing_time() -> Callable[[GroupState], None]:
-    return lambda state: state.setTimeoutDuration(1)
-
-
-def _never() -> Callable[[GroupState], None]:
-    return lambda state: None
-
-
-def _as_they_are(events: DataFrame) -> DataFrame:
-    return events
-
-
-_TIMEOUT = GroupStateTimeout
 
 SHAPES = [
     Shape("counted update", "update", _counted),
     Shape("counted complete", "complete", _ordered),
-    Shape("total update", "update", _total),
     Shape("collected update", "update", _collected),
     Shape("windows append", "append", _windows),
     Shape("windows update", "update", _windows),
     Shape("chained append", "append", _chained),
     Shape("distinct in time", "append", _distinct_in_time),
     Shape("distinct within", "append", _distinct_within),
-    Shape("distinct then counted", "append", _distinct_then_counted),
     Shape("limited", "append", _limited),
     Shape("sessions append", "append", _sessions),
-    Shape("sessions by number", "append", _sessions_by_number),
-    Shape("joined inner", "append", _joined("inner")),
     Shape("joined left", "append", _joined("leftOuter")),
     Shape("joined full", "append", _joined("fullOuter")),
     Shape("joined for ever", "append", _joined_for_ever),
-    Shape("grouped", "update", _grouped(_summing(_never()), "update", _TIMEOUT.NoTimeout, _as_they_are)),
-    Shape(
-        "grouped event time",
-        "update",
-        _grouped(_summing(_by_event_time()), "update", _TIMEOUT.EventTimeTimeout, _in_time),
-    ),
-    Shape(
-        "grouped processing time",
-        "update",
-        _grouped(_summing(_by_processing_time()), "update", _TIMEOUT.ProcessingTimeTimeout, _as_they_are),
-        endless=True,
-    ),
-    Shape("counted twice", "update", _counted, twice=True),
     Shape("joined twice", "append", _joined("leftOuter"), twice=True),
+    Shape("grouped", "update", _grouped),
 ]

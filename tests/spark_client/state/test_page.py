@@ -85,20 +85,3 @@ def test_the_settings_of_the_page_are_the_providers() -> None:
     [table] = re.findall(r"\| `spark\.tableside\.state\.…` \|.*?\n\n", TEXT, re.DOTALL)
     named = {name for line in table.strip().splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[1])}
     assert named == set(Options.__annotations__)
-
-
-def test_the_metrics_of_the_page_are_the_providers() -> None:
-    source = (ROOT / "spark_client/state_store/tableside/state/SparkMetrics.java").read_text(encoding="utf-8")
-    assert set(re.findall(r'"(tableside\w+)"', source)) == set(re.findall(r"`(tableside[A-Z]\w+)`", TEXT))
-
-
-def test_the_defaults_of_the_page_are_the_providers() -> None:
-    source = (ROOT / "spark_client/state_store/tableside/state/http/Settings.java").read_text(encoding="utf-8")
-    defaults = {
-        name: int(number.replace("_", "")) << int(shift or 0)
-        for name, number, shift in re.findall(r'(?:whole|seconds)\("(\w+)", ([\d_]+)L?(?: << (\d+))?', source)
-    }
-    said: dict[str, int] = {}
-    for names, given in re.findall(r"^\| (`\w+`(?:, `\w+`)*) \| ([\d, ]+) \|", TEXT, re.MULTILINE):
-        said |= dict(zip(re.findall(r"\w+", names), map(int, given.split(", ")), strict=True))
-    assert said == defaults

@@ -1,127 +1,118 @@
 """Every kind of stateful query gives the same micro-batches with our state store as with Spark's."""
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+import json
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from spark_client.sessions import jvm
-from spark_client.state.oracle import Oracle
 from spark_client.state.providers import COPYING, FETCHING, TIDYING, Settings, ours, state_session
-from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shape_runs import Oracle, Trial
 from spark_client.state.shapes import SHAPES, named
 from spark_client.state.suite import TABLE
-from support.running import Service
+from support.kinds import kind
+from support.running import Service, running
 
 pytestmark = jvm("state")
 
-
+EVERY = [shape.name for shape in SHAPES]
+USUAL = ["counted update", "collected update", "windows append", "distinct in time", "sessions append", "joined left"]
 LARGE = ["collected update", "sessions append", "joined left"]
 """Queries that read values again after a bounded memory has evicted them."""
 
-VARIANTS: dict[str, tuple[int, tuple[Settings, ...], list[str]]] = {
-    "v2": (2, (), [shape.name for shape in SHAPES]),
-    "v1": (1, (), ["counted update", "windows append", "distinct in time", "joined left"]),
-    "v2 fetching": (2, (FETCHING,), LARGE),
-    "v1 fetching and tidying": (1, (FETCHING, TIDYING), ["counted update", *LARGE]),
-    "v2 copying and tidying": (2, (COPYING, TIDYING), LARGE),
-}
+DAILY = pytest.mark.daily
+VARIANTS = [
+    pytest.param(2, {}, USUAL, id="v2"),
+    pytest.param(2, {}, [name for name in EVERY if name not in USUAL], id="v2 others", marks=DAILY),
+    pytest.param(1, {}, ["counted update", "windows append", "distinct in time", "joined left"], id="v1", marks=DAILY),
+    pytest.param(2, FETCHING, LARGE, id="v2 fetching"),
+    pytest.param(1, {**FETCHING, **TIDYING}, ["counted update", *LARGE], id="v1 fetching and tidying", marks=DAILY),
+    pytest.param(2, {**COPYING, **TIDYING}, LARGE, id="v2 copying and tidying"),
+]
 """Checkpoint formats and settings, with their queries."""
-
-DAILY = ("v1", "v1 fetching and tidying")
-"""Checkpoints of the older format, which share most code with the newer one."""
-
-ALIKE = [
-    *("counted complete", "windows update", "chained append", "distinct then counted", "distinct within", "limited"),
-    *("sessions by number", "joined inner", "joined full", "joined for ever", "counted twice"),
-    *("grouped", "grouped processing time"),
-]
-"""Queries that use their state like another one. They run daily."""
-
-
-def rarely(name: str, variant: str = "") -> list[pytest.MarkDecorator]:
-    return [pytest.mark.daily] if variant in DAILY or name in ALIKE else []
-
-
-CASES = [
-    pytest.param(variant, name, marks=rarely(name, variant))
-    for variant, (_, _, names) in VARIANTS.items()
-    for name in names
-]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """Compares results. All queries of a variant run in parallel when the first of them is requested."""
-
-    spark: SparkSession
-    url: str
-    folder: Path
-    oracle: Oracle
-    left_out: Sequence[str]
-    known: dict[str, dict[str, Run]] = field(default_factory=dict)
-
-    def ran(self, variant: str) -> dict[str, Run]:
-        """Return the results with our provider."""
-        if variant not in self.known:
-            checkpoint_format, settings, names = VARIANTS[variant]
-            trial = Trial(self.spark, self.folder / variant, ours(self.url, TABLE, checkpoint_format, *settings))
-            self.known[variant] = trial.run(named(*(name for name in names if name not in self.left_out)))
-        return self.known[variant]
-
-    def expected(self, name: str) -> Run:
-        """Return the result with Spark's own provider."""
-        return self.oracle.asked(self.spark, [shape for shape in SHAPES if shape.name not in self.left_out])[name]
 
 
 @pytest.fixture(scope="module")
-def comparison(
-    state_service: Service, oracle: Oracle, tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
-) -> Iterator[Comparison]:
-    left_out = () if pytestconfig.getoption("daily") else ALIKE
-    with state_session("local[2]") as spark:
-        yield Comparison(spark, state_service.url, tmp_path_factory.mktemp("shapes"), oracle, left_out)
+def spark() -> Iterator[SparkSession]:
+    with state_session("local[2]") as started:
+        yield started
 
 
-@pytest.mark.parametrize("name", [pytest.param(shape.name, marks=rarely(shape.name)) for shape in SHAPES])
-def test_the_input_puts_every_query_to_work(comparison: Comparison, name: str) -> None:
-    run = comparison.expected(name)
-    assert not run.failure
-    assert sum(map(bool, run.batches.values())) >= 2
-    assert len({tuple(rows) for rows in run.batches.values()}) >= 2
+@pytest.mark.parametrize(("checkpoint_format", "settings", "names"), VARIANTS)
+def test_queries_have_the_same_results_as_with_sparks_store(
+    spark: SparkSession,
+    state_service: Service,
+    oracle: Oracle,
+    tmp_path: Path,
+    checkpoint_format: int,
+    settings: Settings,
+    names: list[str],
+) -> None:
+    shapes = named(*names)
+    runs = Trial(spark, tmp_path, ours(state_service.url, TABLE, checkpoint_format, settings)).run(shapes)
+    assert runs == oracle.asked(spark, shapes)
+    for name, run in runs.items():
+        assert len({tuple(rows) for rows in run.batches.values()}) >= 2, f"the input puts {name} to little work"
+        assert_metrics(run.metrics, settings)
+        if name in LARGE and settings.items() >= FETCHING.items():
+            assert run.metrics["tablesideCacheMisses"] > 0
+    kept = [path for path in tmp_path.rglob("*") if path.suffix in (".delta", ".snapshot", ".zip")]
+    assert kept == [], "the state is in the table and nowhere else"
 
 
-@pytest.mark.parametrize(("variant", "name"), CASES)
-def test_a_query_has_the_same_results_as_with_sparks_store(comparison: Comparison, variant: str, name: str) -> None:
-    run = comparison.ran(variant)[name]
-    assert not run.failure
-    assert run.batches == comparison.expected(name).batches
-
-
-def test_states_were_in_the_table_and_nowhere_else(comparison: Comparison) -> None:
-    metrics = comparison.ran("v2")["joined left"].metrics
+def assert_metrics(metrics: Counter[str], settings: Settings) -> None:
+    """Check that values come from where the settings keep them: memory, the table or the local disk."""
     assert metrics["tablesideChunksWritten"] > 0
     assert metrics["tablesideChunksRead"] > 0
-    kept = [path for path in (comparison.folder / "v2").rglob("*") if path.suffix in (".delta", ".snapshot", ".zip")]
-    assert kept == []
-
-
-@pytest.mark.parametrize("variant", ["v2 fetching", pytest.param("v1 fetching and tidying", marks=pytest.mark.daily)])
-def test_values_are_fetched_if_memory_has_no_room(comparison: Comparison, variant: str) -> None:
-    for name in LARGE:
-        assert comparison.ran(variant)[name].metrics["tablesideCacheMisses"] > 0
-    assert comparison.ran("v2")["collected update"].metrics["tablesideCacheMisses"] == 0
-
-
-def test_values_are_read_from_local_copies_if_enabled(comparison: Comparison) -> None:
-    for metrics in (run.metrics for run in comparison.ran("v2 copying and tidying").values()):
-        assert metrics["tablesideDiskHits"] > 0
+    copied = settings.items() >= COPYING.items()
+    assert (metrics["tablesideDiskHits"] > 0) == copied
+    if copied or not settings:
         assert metrics["tablesideCacheMisses"] == 0
+    assert (metrics["tablesideSnapshots"] > 0) == (settings.items() >= TIDYING.items())
 
 
-@pytest.mark.daily
-def test_snapshots_are_written_if_few_deltas_are_allowed(comparison: Comparison) -> None:
-    assert comparison.ran("v1 fetching and tidying")["counted update"].metrics["tablesideSnapshots"] > 0
-    assert comparison.ran("v1")["counted update"].metrics["tablesideSnapshots"] == 0
+# State is kept in every kind of store, with keys of two strings or of one, and read back after a restart.
+
+STORED = ["collected update", "joined left"]
+KEYS = {"place": "string", "item": "string"}
+STORES = ("rocksdb", "redis", "postgres", "dynamodb")
+STORE_VARIANTS = [
+    pytest.param("rocksdb", 2, {}, id="rocksdb"),
+    pytest.param("redis", 2, {}, id="redis"),
+    pytest.param("postgres", 2, {}, id="postgres", marks=DAILY),
+    pytest.param("dynamodb", 1, {**FETCHING, **TIDYING}, id="dynamodb v1 fetching and tidying", marks=DAILY),
+    pytest.param("made-when-written", 2, TIDYING, id="rocksdb by one string tidying", marks=DAILY),
+]
+
+
+@pytest.fixture(scope="module")
+def stores(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
+    """A service with a table in each kind of store. One of the stores also has tables that writes create."""
+    directory = tmp_path_factory.mktemp("stores")
+    used = {name: kind(name, request, directory) for name in STORES}
+    tables = {name: {**each.configuration(key=KEYS)["tables"]["t"], "store": name} for name, each in used.items()}
+    configuration = {"stores": {name: each.store for name, each in used.items()}, "tables": tables}
+    config = directory / "config.yaml"
+    config.write_text(json.dumps({**configuration, "auto_create": True, "default_store": "rocksdb"}))
+    environment = {name: setting for each in used.values() for name, setting in each.environment.items()}
+    with running(directory / "service", config, environment=environment) as started:
+        yield started
+
+
+@pytest.mark.parametrize(("table", "checkpoint_format", "more"), STORE_VARIANTS)
+def test_queries_continue_from_the_stored_state(
+    spark: SparkSession,
+    stores: Service,
+    oracle: Oracle,
+    tmp_path: Path,
+    table: str,
+    checkpoint_format: int,
+    more: Settings,
+) -> None:
+    shapes = named(*STORED)
+    runs = Trial(spark, tmp_path, ours(stores.url, table, checkpoint_format, more)).run(shapes)
+    assert runs == oracle.asked(spark, shapes)
+    assert all(run.metrics["tablesideChunksRead"] > 0 for run in runs.values())

@@ -1,26 +1,28 @@
-"""A driver is killed repeatedly during micro-batches, and its queries give the same results as without kills."""
+"""A driver or an executor is killed during micro-batches, and queries give the same results as without kills."""
 
 import json
 import os
 import random
+import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
+import psutil
 import pytest
 
-from scripts.state_jar import ROOT, ensure_jar
+from scripts.state_jar import ensure_jar
 from servers.jdk import ensure_javac
-from spark_client.driver_process import Driver
+from spark_client.driver_process import EXECUTOR, Checkpoint, Driver, kill
+from spark_client.quick_start import QUICK_START
 from spark_client.sessions import jvm
-from spark_client.state.inputs import FILES, Inputs
-from spark_client.state.providers import COPYING, FETCHING, HDFS, TIDYING, ours, state_session
-from spark_client.state.shape_job import Job
-from spark_client.state.shape_runs import Run, Trial
+from spark_client.state import shape_job
+from spark_client.state.providers import COPYING, FETCHING, FORMAT, HDFS, TIDYING, ours, state_session
+from spark_client.state.shape_runs import FILES, HALF, Inputs, Oracle, Run, Trial, slow
 from spark_client.state.shapes import Rows, named
 from spark_client.state.suite import TABLE
-from spark_client.stream_notes import Checkpoint
 from support.running import Service
 from support.waiting import until
 
@@ -34,45 +36,51 @@ END_MAX_S = 240
 SEED = os.environ.get("TABLESIDE_KILL_SEED", "7")
 
 
-@pytest.fixture(scope="module")
-def job(state_service: Service, tmp_path_factory: pytest.TempPathFactory) -> Job:
-    """Shapes in both checkpoint formats."""
-    formats = {
+SHAPES = ("counted update", "windows append", "joined left", "distinct in time")
+
+
+def test_killed_queries_have_the_results_of_undisturbed_ones(
+    state_service: Service, tmp_path: Path, full: bool
+) -> None:
+    settings = {
         "counted update": ours(state_service.url, TABLE, 1),
         "windows append": ours(state_service.url, TABLE, 1, FETCHING, TIDYING),
         "joined left": ours(state_service.url, TABLE, 2),
         "distinct in time": ours(state_service.url, TABLE, 2, COPYING, TIDYING),
     }
-    shapes = {name: dict(settings) for name, settings in formats.items()}
-    return Job(str(tmp_path_factory.mktemp("killed")), shapes, str(ensure_jar(ensure_javac())))
+    job = json.dumps({"folder": str(tmp_path), "shapes": settings, "jar": str(ensure_jar(ensure_javac()))})
+    kills = KILLS_FULL if full else KILLS
+    assert run_and_kill(job, tmp_path, kills) >= len(kills), "the kills interrupted too few micro-batches"
+    with state_session("local[2]") as spark:
+        trial = Trial(spark, tmp_path / "undisturbed", HDFS, reads=without_empty_files(tmp_path / "undisturbed"))
+        undisturbed = {name: Run() for name in SHAPES}
+        trial.files(0, FILES, named(*SHAPES), undisturbed)
+    for name in SHAPES:
+        attempts = noted(tmp_path / "notes" / name)
+        assert {batch: rows[0] for batch, rows in attempts.items()} == undisturbed[name].batches
+        assert all(rows == attempts[batch][0] for batch, each in attempts.items() for rows in each)
 
 
-@pytest.fixture(scope="module")
-def kills(full: bool) -> tuple[int, ...]:
-    return KILLS_FULL if full else KILLS
-
-
-@pytest.fixture(scope="module")
-def cut(job: Job, kills: tuple[int, ...]) -> dict[str, set[int]]:
-    """Run the program, kill it several times, and run it to its end. Return the interrupted micro-batches."""
+def run_and_kill(job: str, folder: Path, kills: tuple[int, ...]) -> int:
+    """Run the program, kill it several times, and run it to its end. Return the number of cut micro-batches."""
     dice = random.Random(SEED)
     print(f"\nseed {SEED}")
     # The session is the program's.
-    trial = Trial(None, Path(job.folder), {}, reads=without_empty_files(Path(job.folder)))  # type: ignore[arg-type]
+    trial = Trial(None, folder, {}, reads=without_empty_files(folder))  # type: ignore[arg-type]
     trial.inputs.give(0, FILES)
-    checkpoints = {name: Checkpoint(trial.checkpoint(*named(name))) for name in job.shapes}
-    found: dict[str, set[int]] = {name: set() for name in job.shapes}
+    checkpoints = [Checkpoint(trial.checkpoint(shape)) for shape in named(*SHAPES)]
+    cut = 0
     for batch in kills:
-        with driver(job) as running:
+        with driver(job, folder) as running:
             until(lambda: reached(checkpoints, batch) or running.ended is not None, END_MAX_S)  # noqa: B023
             time.sleep(dice.uniform(0, LATER_MAX_S))
-        for name, checkpoint in checkpoints.items():
-            found[name] |= set(range(checkpoint.committed + 1, checkpoint.planned + 1))
+        for checkpoint in checkpoints:
+            cut += checkpoint.planned - checkpoint.committed
             forget_picked(checkpoint)
-    with driver(job) as running:
+    with driver(job, folder) as running:
         until(lambda: running.ended is not None, END_MAX_S)
         assert running.ended == 0, running.log.read_text()[-3000:]
-    return found
+    return cut
 
 
 def without_empty_files(folder: Path) -> Inputs:
@@ -85,21 +93,18 @@ def without_empty_files(folder: Path) -> Inputs:
 
 
 @contextmanager
-def driver(job: Job) -> Iterator[Driver]:
+def driver(job: str, folder: Path) -> Iterator[Driver]:
     """Run the program. Kill it at the end of the block if it still runs."""
-    program = Path(__file__).with_name("shape_job.py")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(ROOT))
-        started = Driver(program, job.text(), Path(job.folder) / "driver.log")
+    started = Driver(Path(shape_job.__file__), job, folder / "driver.log")
     try:
         yield started
     finally:
         started.kill()
 
 
-def reached(checkpoints: Mapping[str, Checkpoint], batch: int) -> bool:
+def reached(checkpoints: Iterable[Checkpoint], batch: int) -> bool:
     """Return whether any of the queries has begun this micro-batch."""
-    return any(checkpoint.planned >= batch for checkpoint in checkpoints.values())
+    return any(checkpoint.planned >= batch for checkpoint in checkpoints)
 
 
 def forget_picked(checkpoint: Checkpoint) -> None:
@@ -116,27 +121,48 @@ def forget_picked(checkpoint: Checkpoint) -> None:
                 picked.unlink()
 
 
-def noted(job: Job, name: str) -> dict[int, list[Rows]]:
+def noted(folder: Path) -> dict[int, list[Rows]]:
     """Return the rows of each attempt at each micro-batch of a query."""
     found: dict[int, list[Rows]] = {}
-    for path in (job.notes / name).glob("*.json"):
+    for path in folder.glob("*.json"):
         note = json.loads(path.read_text())
         found.setdefault(note["batch"], []).append(note["rows"])
     return found
 
 
-def test_the_driver_was_killed_in_the_middle_of_micro_batches(cut: dict[str, set[int]], kills: tuple[int, ...]) -> None:
-    assert sum(map(len, cut.values())) >= len(kills)
+# Executors in separate processes: state moves with its partition between them, also after one is killed.
+
+MOVING = named("counted update", "windows append", "joined left")
+BY_SHAPE = {"counted update": {FORMAT: "1"}, "windows append": {FORMAT: "1", **FETCHING}}
+ROW_MS = 30
 
 
-def test_killed_queries_have_the_results_of_undisturbed_ones(
-    job: Job, cut: dict[str, set[int]], tmp_path: Path
+def executors() -> list[int]:
+    """Return the process ids of the executors of this process."""
+    found = []
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # the process has ended
+            if EXECUTOR in " ".join(child.cmdline()):
+                found.append(child.pid)
+    return found
+
+
+def test_queries_have_the_same_results_after_an_executor_is_killed(
+    state_service: Service, oracle: Oracle, tmp_path: Path
 ) -> None:
-    with state_session("local[2]") as spark:
-        trial = Trial(spark, tmp_path, HDFS, reads=without_empty_files(tmp_path))
-        undisturbed = {name: Run() for name in job.shapes}
-        trial.files(0, FILES, named(*job.shapes), undisturbed)
-    for name in cut:
-        attempts = noted(job, name)
-        assert {batch: rows[0] for batch, rows in attempts.items()} == undisturbed[name].batches
-        assert all(rows == attempts[batch][0] for batch, each in attempts.items() for rows in each)
+    executor = {"spark.executor.memory": "1g", "spark.executor.extraJavaOptions": QUICK_START}
+    with state_session("local-cluster[2,1,1024]", executor) as spark:
+        settings = ours(state_service.url, TABLE, 2)
+        trial = Trial(spark, tmp_path, settings, partial(slow, row_ms=ROW_MS), more=BY_SHAPE)
+        runs = {shape.name: Run() for shape in MOVING}
+        trial.files(0, HALF, MOVING, runs)
+        before = executors()
+        going = threading.Thread(target=trial.files, args=(HALF, FILES, MOVING, runs))
+        going.start()
+        checkpoint = Checkpoint(trial.checkpoint(MOVING[0]))
+        until(lambda: checkpoint.planned > HALF)
+        killed = kill(before[0])
+        going.join()
+        assert killed
+        assert runs == oracle.asked(spark, MOVING)
+        until(lambda: len(set(executors()) - set(before)) == 1)

@@ -9,29 +9,22 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_client.sessions import jvm
-from spark_client.state.inputs import FILES, HALF
-from spark_client.state.oracle import Oracle
 from spark_client.state.providers import Settings, configured, ours, query_id, state_session
-from spark_client.state.shape_runs import Run, Trial
+from spark_client.state.shape_runs import FILES, HALF, Oracle, Run, Trial
 from spark_client.state.shapes import Rows, Shape, named
 from spark_client.state.suite import TABLE
 from support.running import Service
-from tableside_client import Client
-from tableside_spark.state import State
 from tableside_spark.state.__main__ import main
 
 pytestmark = jvm("state")
 
 SHAPES = named("counted update", "windows append", "joined left", "sessions append")
-STORES = ["left-keyToNumValues", "left-keyWithIndexToValue", "right-keyToNumValues", "right-keyWithIndexToValue"]
 READINGS: list[tuple[str, dict[str, str]]] = [
     ("counted update", {}),
-    ("counted update", {"batchId": "2"}),
     ("windows append", {"batchId": "3"}),
     ("sessions append", {"batchId": "2"}),
     ("joined left", {"joinSide": "left", "batchId": "3"}),
-    ("joined left", {"joinSide": "right"}),
-    *(("joined left", {"storeName": store, "batchId": "2"}) for store in STORES),
+    ("joined left", {"storeName": "right-keyWithIndexToValue", "batchId": "2"}),
 ]
 
 
@@ -41,13 +34,9 @@ def spark() -> Iterator[SparkSession]:
         yield started
 
 
-in_the_default_format = pytest.mark.parametrize("settings", [2], ids=["v2"], indirect=True)
-"""For tests that depend little on the checkpoint format."""
-
-
-@pytest.fixture(scope="module", params=[pytest.param(1, marks=pytest.mark.daily), 2], ids=["v1", "v2"])
-def settings(state_service: Service, request: pytest.FixtureRequest) -> Settings:
-    return ours(state_service.url, TABLE, request.param)
+@pytest.fixture(scope="module")
+def settings(state_service: Service) -> Settings:
+    return ours(state_service.url, TABLE, 2)
 
 
 @pytest.fixture(scope="module")
@@ -76,25 +65,17 @@ def test_state_is_read_as_a_table_like_sparks_state(
     assert expected
 
 
-@in_the_default_format
-def test_a_new_checkpoint_at_the_path_of_a_deleted_one_starts_empty(
+def test_a_new_checkpoint_starts_empty_and_a_moved_one_continues(
     spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path
 ) -> None:
-    [shape] = named("counted update")
-    trial = Trial(spark, tmp_path, settings)
-    before = trial.run([shape])
-    old = query_id(trial.checkpoint(shape))
-    shutil.rmtree(trial.checkpoint(shape))
-    shutil.rmtree(trial.inputs.folder)
-    assert trial.run([shape]) == before == oracle.asked(spark, [shape])
-    assert query_id(trial.checkpoint(shape)) != old
-
-
-@in_the_default_format
-def test_a_moved_checkpoint_continues(spark: SparkSession, settings: Settings, oracle: Oracle, tmp_path: Path) -> None:
     [shape] = named("windows update")
-    before, runs = Trial(spark, tmp_path / "before", settings), {shape.name: Run()}
+    before = Trial(spark, tmp_path / "before", settings)
+    before.run([shape])
+    old = query_id(before.checkpoint(shape))
+    shutil.rmtree(before.folder)
+    runs = {shape.name: Run()}
     before.files(0, HALF, [shape], runs)
+    assert query_id(before.checkpoint(shape)) != old
     after = Trial(spark, tmp_path / "after", settings, reads=before.inputs)
     shutil.move(before.checkpoint(shape), after.checkpoint(shape))
     after.files(HALF, FILES, [shape], runs)
@@ -139,7 +120,6 @@ def test_a_copy_of_a_checkpoint_is_refused_and_the_original_continues(copied: Co
     assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
 
 
-@in_the_default_format
 def test_a_copy_continues_after_it_has_been_chosen(
     copied: Copied, state_service: Service, oracle: Oracle, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -150,31 +130,6 @@ def test_a_copy_continues_after_it_has_been_chosen(
     assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
 
 
-@in_the_default_format
-def test_a_checkpoint_continues_under_another_name_of_its_directory(copied: Copied, oracle: Oracle) -> None:
-    shutil.rmtree(copied.copy)
-    copied.copy.symlink_to(copied.original)
-    assert copied.failure(copied.copy) == ""
-    assert copied.runs == oracle.asked(copied.trial.spark, [copied.shape])
-    assert not list(copied.original.glob(".tableside*"))
-
-
-def test_a_query_continues_without_a_lost_chunk_of_its_snapshot(
-    spark: SparkSession, settings: Settings, state_service: Service, oracle: Oracle, tmp_path: Path
-) -> None:
-    [shape] = named("counted update")
-    trial, runs = Trial(spark, tmp_path, {**settings, "tableside.state.deltas_max": "1"}), {shape.name: Run()}
-    trial.files(0, HALF, [shape], runs)
-    with Client(state_service.url) as client, State(client, TABLE) as states:
-        for place in states.query(query_id(trial.checkpoint(shape))).places():
-            newest = states.contents(place).snapshots[-1]
-            snapshot = place.snapshot(newest.number, newest.name)
-            client.table(TABLE).delete([snapshot.place, f"{snapshot.item}/000000"])
-    trial.files(HALF, FILES, [shape], runs)
-    assert runs == oracle.asked(spark, [shape])
-
-
-@in_the_default_format
 def test_a_table_without_the_state_is_named_and_the_checkpoint_continues_on_the_right_table(
     spark: SparkSession, settings: Settings, state_service: Service, oracle: Oracle, tmp_path: Path
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 from spark_client.state.written import TABLES, Written, a_query, service
 from tableside_client import Client
 from tableside_spark import TableError
-from tableside_spark.state import Place, Progress, QueryNotFound, State
+from tableside_spark.state import Progress, QueryNotFound, State
 
 pytestmark = pytest.mark.server
 
@@ -36,45 +36,19 @@ def state(written: Written) -> State:
     return State(written.client, written.table)
 
 
-@pytest.mark.parametrize("query", ["00000000-0000-4000-8000-000000000000", "nothing"])
-def test_an_absent_query_is_not_found(state: State, query: str) -> None:
-    with pytest.raises(QueryNotFound, match=f"has no state of query {query}"):
-        state.query(query)
-    with pytest.raises(QueryNotFound):
-        state.delete(query)
-
-
-def test_in_checkpoint_format_1_the_manifest_decides_the_version(written: Written, state: State) -> None:
-    contents = state.contents(Place(written.query, 1, 0, "left-keyToNumValues"))
-    assert [(each.number, each.uid, each.format) for each in contents.versions] == [
-        (1, "older", None),
-        (1, "newer", 1),
-        (2, "older", None),
-        (2, "newer", 1),
-    ]
-
-
-def test_many_versions_are_all_listed(client: Client) -> None:
-    written = Written(client, "pair", str(uuid.uuid4()))
-    for version in range(70, 270):
-        written.attempt(f"{written.query}/0/0/default", version, "u")
-    written.put(f"{written.query}/0/0/default", "floor", {"version": 70})
-    seen = State(client, "pair").contents(Place(written.query, 0, 0, "default"))
-    assert [version.number for version in seen.versions] == list(range(70, 270))
-
-
 def test_removal_deletes_exactly_the_records_of_the_query(written: Written, state: State) -> None:
     other = Written(written.client, written.table, str(uuid.uuid4())[:-1] + written.query[-1])
     a_query(other)
     told: list[Progress] = []
     removed = state.delete(written.query, told.append)
     assert removed == len(written.records) == told[-1].removed
-    places = _places(state, other, written) if written.table == "pair" else []
-    assert [str(each.place) for each in told] == [*places, "None"]
     assert written.left() == set()
     assert other.left() == {"/".join(key) for key in other.records}
-    with pytest.raises(QueryNotFound):
-        state.query(written.query)
+    for absent in (written.query, "nothing"):
+        with pytest.raises(QueryNotFound, match=f"has no state of query {absent}"):
+            state.query(absent)
+        with pytest.raises(QueryNotFound):
+            state.delete(absent)
     assert state.query(other.query).operators == (0, 1)
 
 
@@ -91,16 +65,6 @@ def test_an_interrupted_removal_is_completed_by_the_next(client: Client, places:
     assert written.query not in [each.id for each in state.queries()]
 
 
-def test_a_query_with_only_its_description_left_is_removed(client: Client) -> None:
-    query = str(uuid.uuid4())
-    written = Written(client, "string", query)
-    client.table("string").update(written.key("queries", query[-1]), {"$set": {query: True}}, default={})
-    state = State(client, "string")
-    assert state.query(query).stores == ()
-    assert state.delete(query) == 0
-    assert query not in [each.id for each in state.queries()]
-
-
 def test_records_below_the_oldest_version_are_removed(written: Written, state: State) -> None:
     place = f"{written.query}/0/0/default"
     written.attempt(place, 1, "believed-dead")
@@ -109,20 +73,10 @@ def test_records_below_the_oldest_version_are_removed(written: Written, state: S
     assert written.left() == set()
 
 
-def test_an_absent_table_is_rejected(client: Client) -> None:
-    with State(client.url, "none") as state, pytest.raises(TableError, match="table_not_found"):
-        state.queries()
-
-
-def test_a_table_without_string_keys_is_rejected(client: Client) -> None:
-    with pytest.raises(TableError, match="no table for state"):
-        State(client, "other").queries()
-
-
-def _places(state: State, other: Written, written: Written) -> list[str]:
-    """Return the places of a removed query, derived from those of another query with the same structure."""
-    places = [str(place).replace(other.query, written.query) for place in state.query(other.query).places()]
-    return places[:3]  # the last one is empty
+def test_an_absent_or_unsuitable_table_is_rejected(client: Client) -> None:
+    for table, why in (("none", "table_not_found"), ("other", "no table for state")):
+        with pytest.raises(TableError, match=why):
+            State(client, table).queries()
 
 
 def killing_after(places: int) -> Callable[[Progress], None]:

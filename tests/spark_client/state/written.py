@@ -1,6 +1,5 @@
 """State as the provider writes it, record by record, in tables with both kinds of keys, for tests without Spark."""
 
-import base64
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -10,7 +9,6 @@ from typing import Any
 from support.running import running
 from tableside_client import Client
 
-QUERY = "6f1f8e0c-0000-4000-8000-00000000000d"
 TIME = "2026-11-22T01:02:03.004Z"
 CONFIG = """
 stores: {s: {kind: memory}}
@@ -28,7 +26,7 @@ class Written:
 
     client: Client
     table: str
-    query: str = QUERY
+    query: str
     records: set[tuple[str, str]] = field(default_factory=set)
 
     def put(self, place: str, item: str, value: Mapping[str, Any]) -> None:
@@ -59,8 +57,7 @@ class Written:
     def chunks(self, place: str, items: str, count: int) -> None:
         """Write chunks."""
         for index in range(count):
-            data = base64.b64encode(b"block").decode()
-            self.put(place, f"{items}/{index:06d}", {"data": data, "crc": 1})
+            self.put(place, f"{items}/{index:06d}", {"data": "YmxvY2s=", "crc": 1})
 
     def version(
         self, place: str, version: int, uid: str, *, chunks: int = 1, shared: bool = False, base: int = 0

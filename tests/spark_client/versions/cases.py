@@ -64,7 +64,7 @@ FEATURES = (
     Feature(
         "Format `tableside` as a streaming sink",
         "4.1",
-        ("test_streams_source.py::test_the_last_row_of_a_key_wins_and_late_tasks_change_nothing",),
+        ("test_streams.py::test_the_last_row_of_a_key_wins_and_late_tasks_change_nothing",),
     ),
     Feature(
         "Option `pushdown`",

@@ -7,11 +7,7 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
-import java.util.concurrent.CancellationException;
-import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
-import java.util.concurrent.ExecutionException;
-import java.util.concurrent.atomic.AtomicReference;
 import org.apache.hadoop.conf.Configuration;
 
 /** A table as the state store uses it: the outcomes of operations or the failure, and the counters. */
@@ -24,42 +20,6 @@ public final class TableCases {
   /** Applies operations. The table stays open for the next case with these settings. */
   public static ObjectNode apply(JsonNode arguments) {
     return applied(table(arguments), arguments);
-  }
-
-  /**
-   * Applies operations on a thread that is interrupted after a delay. Returns the result and the time until it ended.
-   */
-  public static ObjectNode interrupted(JsonNode arguments) throws InterruptedException {
-    Table table = table(arguments);
-    AtomicReference<ObjectNode> result = new AtomicReference<>();
-    Thread thread = new Thread(() -> result.set(applied(table, arguments)));
-    thread.start();
-    Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
-    long interruptedNs = System.nanoTime();
-    thread.interrupt();
-    thread.join();
-    return result.get().put("ended_s", (System.nanoTime() - interruptedNs) / 1e9);
-  }
-
-  /**
-   * Starts to apply operations, and cancels them after a delay. Returns the number of request threads still waiting.
-   */
-  public static ObjectNode cancelled(JsonNode arguments) throws InterruptedException, ExecutionException {
-    CompletableFuture<List<Outcome>> begun = table(arguments).applyAsync(operations(arguments), new StoreCounters());
-    Thread.sleep((long) (1000 * arguments.path("after_s").asDouble()));
-    ObjectNode result = JSON.createObjectNode().put("waiting", waiting()).put("cancelled", begun.cancel(true));
-    for (int look = 0; look < 100 && waiting() > 0; look++) Thread.sleep(10);
-    try {
-      begun.get();
-    } catch (CancellationException expected) {
-      result.put("waiting_after", waiting());
-    }
-    return result;
-  }
-
-  /** Applies operations asynchronously, and returns their statuses. */
-  public static List<Integer> begun(JsonNode arguments) throws InterruptedException, ExecutionException {
-    return table(arguments).applyAsync(operations(arguments), new StoreCounters()).get().stream().map(Outcome::status).toList();
   }
 
   /** Returns the parsed settings, or the error that lists the faults. */
@@ -163,12 +123,5 @@ public final class TableCases {
     byte[] bytes = new byte[given.path("bytes").asInt()];
     for (int index = 0; index < bytes.length; index++) bytes[index] = (byte) (index * 31);
     return JSON.createObjectNode().put("data", bytes);
-  }
-
-  private static long waiting() {
-    return Thread.getAllStackTraces().entrySet().stream()
-        .filter(thread -> thread.getKey().getName().startsWith("tableside-state-"))
-        .filter(thread -> List.of(thread.getValue()).toString().contains("tableside.state.http.Service"))
-        .count();
   }
 }

@@ -4,7 +4,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -16,13 +16,18 @@ PROBLEM = {"Content-Type": "application/problem+json"}
 
 @dataclass(frozen=True)
 class Request:
-    """A request with the operations of its batch. A request for the table has none."""
+    """A request and the time of its arrival."""
 
     method: str
+    path: str
     headers: dict[str, str]
-    operations: list[dict[str, Any]]
-    body_bytes: int
+    body: bytes
     at_s: float
+
+    @property
+    def operations(self) -> list[dict[str, Any]]:
+        """The operations of a batch. A request for the table has none."""
+        return list(json.loads(self.body)["operations"]) if self.body else []
 
 
 @dataclass(frozen=True)
@@ -64,9 +69,8 @@ class Scripted:
         self.url = ""
         self.script: Script = lambda _: None
         self.asked: list[Request] = []
-        self.under_way = 0
         self.under_way_max = 0
-        self.hung_up = 0
+        self._under_way = 0
         self._lock = threading.Lock()
 
     @property
@@ -77,26 +81,27 @@ class Scripted:
     def answer(self, asked: Request) -> Reply:
         with self._lock:
             self.asked.append(asked)
-        usual = results(asked.operations) if asked.method == "POST" else Reply(200, json.dumps(PAIR).encode())
-        return self.script(asked) or usual
+        if reply := self.script(asked):
+            return reply
+        return results(asked.operations) if asked.method == "POST" else Reply(200, json.dumps(PAIR).encode())
 
-    def begin(self) -> None:
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count the requests under way."""
         with self._lock:
-            self.under_way += 1
-            self.under_way_max = max(self.under_way, self.under_way_max)
-
-    def end(self, *, hung_up: bool) -> None:
-        with self._lock:
-            self.under_way -= 1
-            self.hung_up += hung_up
+            self._under_way += 1
+            self.under_way_max = max(self._under_way, self.under_way_max)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= 1
 
 
 @contextmanager
-def scripted(script: Script | None = None) -> Iterator[Scripted]:
+def scripted() -> Iterator[Scripted]:
     """Run a scripted service on the loopback interface."""
     service = Scripted()
-    if script is not None:
-        service.script = script
     server = _server(service)
     service.url = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
@@ -113,52 +118,29 @@ def _server(service: Scripted) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
-        def do_GET(self) -> None:
-            self._answer(b"")
-
         def do_POST(self) -> None:
-            self._answer(self.rfile.read(int(self.headers["content-length"])))
-
-        def _answer(self, body: bytes) -> None:
-            operations = json.loads(body)["operations"] if body else []
+            body = self.rfile.read(int(self.headers.get("content-length", 0)))
             headers = {name.lower(): text for name, text in self.headers.items()}
-            service.begin()
-            hung_up = False
-            try:
-                self._send(service.answer(Request(self.command, headers, operations, len(body), time.monotonic())))
-            except OSError:
-                self.close_connection = hung_up = True
-            finally:
-                service.end(hung_up=hung_up)
+            with service.counting(), suppress(OSError):  # the client may disconnect
+                self._send(service.answer(Request(self.command, self.path, headers, body, time.monotonic())))
+
+        do_GET = do_PUT = do_PATCH = do_DELETE = do_POST  # noqa: N815  # the library's names
 
         def _send(self, reply: Reply) -> None:
-            self._wait(reply.delay_s)
+            time.sleep(reply.delay_s)
             self.send_response(reply.status)
             for name, text in {"Content-Length": str(len(reply.body)), **reply.headers}.items():
                 self.send_header(name, text)
             self.end_headers()
             self.wfile.write(reply.body[: reply.sent_max])
-            self._wait(reply.hangs_s)
+            self.wfile.flush()
+            time.sleep(reply.hangs_s)
             self.close_connection = reply.sent_max is not None
-
-        def _wait(self, seconds: float) -> None:
-            """Wait, and detect if the client disconnects."""
-            until = time.monotonic() + seconds
-            self.connection.settimeout(0.02)
-            while time.monotonic() < until:
-                try:
-                    if not self.connection.recv(1):
-                        raise ConnectionResetError
-                except TimeoutError:
-                    continue
-            self.connection.settimeout(None)
 
         def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002  # the library's name
             """Log nothing."""
 
     class Server(ThreadingHTTPServer):
-        daemon_threads = True
-
         def handle_error(self, request: object, client_address: object) -> None:
             """Ignore the error: the client has disconnected."""
 
