@@ -15,6 +15,7 @@ from support.dynamodb_tables import a_name, fresh_table, get_item, make, opened,
 from tableside.core.errors import (
     InvalidOperation,
     StoreMisconfigured,
+    StoreUnavailable,
     TableError,
     TableNotFound,
     Unsupported,
@@ -52,6 +53,19 @@ async def test_a_created_table_deletes_expired_items(dynamodb_client: Client, ba
     assert again.spec.key == KeySchema()
     assert await value(again, "a") == {"_key": 1}
     assert name in await backend.tables()
+
+
+async def test_only_an_endpoint_on_another_machine_is_reached_through_a_proxy(
+    aws_credentials: None, dynamodb_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{free_port()}")
+    monkeypatch.setenv("no_proxy", "10.0.0.0/8")
+    local, other = Client(settings(dynamodb_url)), Client(settings("http://dynamodb.example:8000"))
+    await local.ping()
+    with pytest.raises(StoreUnavailable, match="the proxy of HTTP_PROXY or HTTPS_PROXY"):
+        await other.ping()
+    for client in (local, other):
+        await client.close()
 
 
 async def test_a_table_is_created_with_its_named_keys(dynamodb_client: Client, backend: DynamodbBackend) -> None:

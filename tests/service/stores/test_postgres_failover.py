@@ -15,10 +15,12 @@ from contract import one, put, value, written
 from servers.postgres import postgres, standby
 from servers.proxy import FaultProxy, address
 from support.postgres_tables import database, psql
+from support.waiting import eventually
 from tableside.core.budget import Budget
 from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Delete, Get, Token
 from tableside.core.store import TableSpec
+from tableside.stores.postgres import backend as postgres_backend, connections
 from tableside.stores.postgres.backend import PostgresBackend
 from tableside.stores.postgres.store import PostgresStore
 
@@ -153,3 +155,14 @@ async def test_a_connection_ends_at_its_maximum_age_even_if_it_is_in_use(postgre
                 await asyncio.sleep(0.01)
                 assert proxy.open_connections <= 1
         assert proxy.connections_total >= 3
+
+
+async def test_connections_above_the_minimum_close_when_they_are_idle(
+    own_postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "IDLE_MAX_S", 1.0)
+    monkeypatch.setattr(postgres_backend, "POOL_MAINTENANCE_EVERY_S", 0.05)
+    async with database(own_postgres_dsn, connections_min=2) as backend:
+        await asyncio.gather(*(backend.ping() for _ in range(4)))
+        assert backend.connections().open >= 4
+        await eventually(lambda: backend.connections().open == 2)

@@ -1,8 +1,8 @@
-"""The shared suite on the Redis store with a real server, and tests of other tools, options and limits."""
+"""The shared suite on the Redis store with Redis and Valkey, and tests of other tools, options and limits."""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,16 @@ from redis.asyncio import Redis
 from contract import (
     COMPOSITE,
     INTEGERS,
+    Basics,
+    Expiry,
+    KeysAndValues,
+    Orders,
+    Preconditions,
+    Scans,
     StoreContract,
     Time,
+    Tokens,
+    Updates,
     etag,
     one,
     pages,
@@ -32,7 +40,7 @@ from contract.foreign import ForeignRecords
 from contract.opening import Opens
 from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from servers.process import HOST, free_port
-from servers.redis import redis
+from servers.redis import ensure_valkey, redis
 from support.certificates import Authority
 from support.redis_tables import configured, connected, own, redis_key, table, user
 from tableside.core.errors import (
@@ -62,6 +70,27 @@ class OnRedis(Opens):
 
 class TestRedis(OnRedis, StoreContract):
     """The complete contract."""
+
+
+@pytest.fixture(scope="module")
+def valkey_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with redis(tmp_path_factory.mktemp("valkey"), program=ensure_valkey()) as url:
+        yield url.replace("redis://", "valkey://")
+
+
+class OnValkey(OnRedis):
+    @pytest.fixture(autouse=True)
+    def _server(self, valkey_url: str) -> None:
+        self.url = valkey_url
+
+
+class TestValkey(OnValkey, Basics, Tokens):
+    """Calls with and without Lua scripts."""
+
+
+@pytest.mark.daily
+class TestTheRestOnValkey(OnValkey, KeysAndValues, Updates, Preconditions, Expiry, Orders, Scans):
+    """The other parts of the contract."""
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ from contract.opening import Opens
 from servers.redis import redis_cluster
 from support.redis_tables import connected, own, redis_key, table
 from tableside.core.budget import Budget
-from tableside.core.errors import StoreUnavailable
+from tableside.core.errors import InvalidOperation, StoreUnavailable
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import Scan, Store, TableSpec
 from tableside.stores.redis.keys import slot_of
@@ -230,6 +230,17 @@ async def test_an_indexed_partition_loses_nothing_to_its_slot_that_moves(tmp_pat
         await writer
         assert await scanned(store, partition="u") == [("u", day) for day in written_days]
         assert store.capabilities.partition_scan is exclusive
+
+
+async def test_a_table_whose_prefix_has_a_hash_tag_is_indexed(redis_cluster_urls: list[str]) -> None:
+    async with connected(redis_cluster_urls[0], cluster=True) as backend:
+        store = await backend.store(own(TableSpec("t", COMPOSITE), prefix="{visits}:", exclusive=True))
+        keys = [("u", day) for day in range(30)]
+        await store.apply([put(key) for key in keys])
+        assert await scanned(store, partition="u") == keys
+        assert store.capabilities.partition_scan
+        with pytest.raises(InvalidOperation, match="hash_tag"):
+            await backend.store(own(TableSpec("t", COMPOSITE), exclusive=True))
 
 
 async def test_only_the_records_of_a_lost_node_are_unavailable(tmp_path: Path) -> None:
