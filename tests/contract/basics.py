@@ -10,20 +10,7 @@ from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Key, Operation, Outcome, Record, Token, Written
 
 from .opening import Open, Opens
-from .words import (
-    INTEGERS,
-    STRINGS,
-    etag,
-    one,
-    put,
-    record,
-    refused,
-    same,
-    text,
-    update,
-    value,
-    written,
-)
+from .words import INTEGERS, STRINGS, etag, one, put, record, refused, same, text, update, value, written
 
 
 def described(outcome: Outcome) -> object:

@@ -15,17 +15,7 @@ from tableside.core.store import Store
 from tableside.core.values import decode
 
 from .opening import Open, Opens, Time, needs
-from .ordered_writes import (
-    BY_HAND,
-    CONVERGING,
-    LAST,
-    REFUSED,
-    SUPERSEDED,
-    Asked,
-    deleting,
-    putting,
-    updating,
-)
+from .ordered_writes import BY_HAND, CONVERGING, LAST, REFUSED, SUPERSEDED, Asked, deleting, putting, updating
 from .words import COMPOSITE, etag, one, put, record, refused, same, scanned, update, value, written
 
 

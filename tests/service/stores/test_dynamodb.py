@@ -5,16 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from contract import (
-    Basics,
-    Expiry,
-    Orders,
-    Preconditions,
-    StoreContract,
-    Time,
-    Tokens,
-    Updates,
-)
+from contract import Basics, Expiry, Orders, Preconditions, StoreContract, Time, Tokens, Updates
 from contract.opening import Opens
 from support.dynamodb_tables import fresh_store
 from tableside.core.store import Store, TableSpec

@@ -222,12 +222,7 @@ async def test_the_attribute_of_expiry_can_have_any_name_and_is_no_member(dynamo
     assert "end.s" in await get_item(dynamodb_client, name, KEY)
     assert await value(store, "a") == {"n": 1}
     clash = {"end.s": 1}
-    for write in (
-        put("a", clash),
-        put("b", clash, if_absent=True),
-        update("a", clash),
-        update("c", {"n": 1}, clash),
-    ):
+    for write in (put("a", clash), put("b", clash, if_absent=True), update("a", clash), update("c", {"n": 1}, clash)):
         assert refused(await one(store, write), InvalidOperation), write
     many = await store.apply([put("a", clash), *(put(f"{index}") for index in range(10))])
     assert refused(many[0], InvalidOperation)

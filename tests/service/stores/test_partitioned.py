@@ -15,13 +15,7 @@ from contract import Basics, Preconditions, Scans, StoreContract, Time, one, put
 from support.scripted import Scripted
 from tableside.core.backend import Backend
 from tableside.core.budget import Budget
-from tableside.core.errors import (
-    DeadlineExceeded,
-    PreconditionFailed,
-    StoreUnavailable,
-    TableError,
-    Unsupported,
-)
+from tableside.core.errors import DeadlineExceeded, PreconditionFailed, StoreUnavailable, TableError, Unsupported
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Outcome, PartitionOutcome, Write, Written
 from tableside.core.store import Scan, Store, TableSpec

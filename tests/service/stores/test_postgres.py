@@ -15,20 +15,7 @@ import msgspec
 import pytest
 from pydantic import ValidationError
 
-from contract import (
-    StoreContract,
-    Time,
-    etag,
-    one,
-    put,
-    record,
-    refused,
-    same,
-    scanned,
-    update,
-    value,
-    written,
-)
+from contract import StoreContract, Time, etag, one, put, record, refused, same, scanned, update, value, written
 from contract.foreign import ForeignRecords
 from contract.opening import Opens
 from support.postgres_tables import database, new_name, role, settings

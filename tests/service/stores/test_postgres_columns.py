@@ -33,13 +33,7 @@ from contract import (
 )
 from contract.opening import Opens
 from support.postgres_tables import database, new_name, psql
-from tableside.core.errors import (
-    InvalidOperation,
-    RecordNotFound,
-    TableError,
-    TableNotFound,
-    Unsupported,
-)
+from tableside.core.errors import InvalidOperation, RecordNotFound, TableError, TableNotFound, Unsupported
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Token
 from tableside.core.store import Store, TableSpec

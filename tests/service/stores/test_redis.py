@@ -43,11 +43,7 @@ from servers.process import HOST, free_port
 from servers.redis import ensure_valkey, redis
 from support.certificates import Authority
 from support.redis_tables import configured, connected, own, redis_key, table, user
-from tableside.core.errors import (
-    RecordUnreadable,
-    TableError,
-    Unsupported,
-)
+from tableside.core.errors import RecordUnreadable, TableError, Unsupported
 from tableside.core.operations import Delete, Get, Key, Operation, Token, Written
 from tableside.core.store import Scan, Store, TableSpec, now_ms
 from tableside.stores.redis.keys import side_key

@@ -86,10 +86,7 @@ async def test_a_command_that_an_operation_needs_is_not_permitted(
 
 
 async def test_a_key_that_the_user_may_not_use(own_redis_url: str) -> None:
-    async with (
-        user(own_redis_url, "+@all", ["other:*"]) as settings,
-        table(own_redis_url, **settings) as store,
-    ):
+    async with user(own_redis_url, "+@all", ["other:*"]) as settings, table(own_redis_url, **settings) as store:
         for operation in (Get("a"), put("a", {}), update("a", {}, {}), Delete("a")):
             outcome = await one(store, operation)
             check(outcome, "~PREFIX*", "~_ts*")
