@@ -200,7 +200,6 @@ def _wrap(store: Store, settings: TableSettings, context: StackContext, limits: 
             ttl_s=kept.ttl_s,
             absent_ttl_s=kept.absent_ttl_s,
             metrics=metrics,
-            traces=traces,
         )
     return Stack(inner, (inner,), () if caching is None else (caching,))
 

@@ -5,7 +5,7 @@ Independent of HTTP: `http` observes requests and reports them through this pack
 
 from .logs import AUDIT_LOGGER, REQUEST_LOGGER, LogSettings
 from .metrics import DIRECTORY_VARIABLE, Counter, Exposition, Histogram
-from .traces import Attribute, Traces, TraceSettings, current_context, current_link, wait_span
+from .traces import Attribute, Traces, TraceSettings, current_context, wait_span
 
 __all__ = [
     "AUDIT_LOGGER",
@@ -19,6 +19,5 @@ __all__ = [
     "TraceSettings",
     "Traces",
     "current_context",
-    "current_link",
     "wait_span",
 ]

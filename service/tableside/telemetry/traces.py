@@ -7,7 +7,7 @@ they are sampled. Without tracing, components get None instead of `Traces`, and 
 import asyncio
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated
 
@@ -65,7 +65,6 @@ class Traces:
         *,
         attributes: Mapping[str, Attribute] | None = None,
         kind: SpanKind = SpanKind.INTERNAL,
-        links: Iterable[Link] = (),
     ) -> AbstractContextManager[Span]:
         """Record a `with` block as a span. An exception marks it as an error, but its message is not recorded.
 
@@ -73,7 +72,7 @@ class Traces:
         """
         if current_context(self) is None:
             return _NO_SPAN
-        return _current(self.tracer.start_span(name, kind=kind, attributes=attributes, links=[*links]))
+        return _current(self.tracer.start_span(name, kind=kind, attributes=attributes))
 
     def start_span(self, name: str) -> Span | None:
         """Start a span that is never current, for a wait that ends elsewhere. The caller must end it."""
@@ -110,9 +109,9 @@ def _current(span: Span) -> Iterator[Span]:
         span.end()
 
 
-def wait_span(traces: Traces | None, name: str, links: Iterable[Link | None] = ()) -> AbstractContextManager[object]:
+def wait_span(traces: Traces | None, name: str) -> AbstractContextManager[object]:
     """Record a wait as a span, if there is tracing."""
-    return _NO_SPAN if traces is None else traces.span(name, links=[link for link in links if link is not None])
+    return _NO_SPAN if traces is None else traces.span(name)
 
 
 def current_context(traces: Traces | None) -> SpanContext | None:
@@ -121,12 +120,6 @@ def current_context(traces: Traces | None) -> SpanContext | None:
         return None
     context = get_current_span().get_span_context()
     return context if context.trace_flags & 1 else None
-
-
-def current_link(traces: Traces | None) -> Link | None:
-    """Return a link to the current span, for a span that serves several callers."""
-    context = current_context(traces)
-    return None if context is None else Link(context)
 
 
 CLOSE_TIMEOUT_S = 2.0

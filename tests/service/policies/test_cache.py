@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import pytest
@@ -10,9 +10,9 @@ from prometheus_client import CollectorRegistry
 
 from contract import PolicyContract, Time, put, text
 from support.cache_site import Site
-from support.virtual_time import in_virtual_time, now
+from support.virtual_time import in_virtual_time
 from tableside.core.budget import NO_DEADLINE, Budget
-from tableside.core.errors import DeadlineExceeded, StoreUnavailable
+from tableside.core.errors import StoreUnavailable
 from tableside.core.operations import Delete, Get, Operation, Outcome, Record
 from tableside.core.store import Policy, Store
 from tableside.policies.cache import Cache
@@ -118,25 +118,6 @@ async def test_absences_are_cached_for_a_separate_time() -> None:
     assert await site.value("b") == n(5)
 
 
-@in_virtual_time
-async def test_a_record_that_expires_while_gets_wait_for_it_is_not_returned() -> None:
-    site = await Site.made()
-    await site.elsewhere(put("a", {"n": 1}, ttl_s=5))
-
-    class Slow(Policy):
-        async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
-            outcomes = await self._inner.apply(operations, budget)
-            await asyncio.sleep(5.0)
-            return outcomes
-
-    cache = Cache(
-        Slow(site.store), records_max=9, bytes_max=2**20, ttl_s=60, absent_ttl_s=0, clock=site.now_ms, monotonic=now
-    )
-    first, second = await asyncio.gather(cache.apply([Get("a")]), cache.apply([Get("a")]))
-    assert isinstance(first[0], Record)  # the outcome of the store
-    assert second == [None]
-
-
 # Limits
 
 
@@ -164,95 +145,26 @@ async def test_a_record_that_is_too_large_is_not_cached_and_removes_the_previous
     assert len(site.asked) == 5
 
 
-# Concurrent gets share one load
-
-
-@in_virtual_time
-async def test_a_hundred_concurrent_gets_of_a_record_share_one_read() -> None:
-    site = await Site.made(ttl_s=0.0)
-    site.takes(1.0)
-    found = await asyncio.gather(*(after(0.5, site.one(Get("a"))) for _ in range(99)), site.one(Get("a")))
-    assert site.asked == [["a"]]
-    ages = [record.age_s for record in found if isinstance(record, Record)]
-    assert ages == [pytest.approx(1.0)] * 99 + [None]
-
-
-async def after(seconds: float, work: Coroutine[Any, Any, Any]) -> Any:
-    await asyncio.sleep(seconds)
-    return await work
-
-
-@in_virtual_time
-async def test_a_batch_reads_records_that_are_neither_cached_nor_loading_in_one_call() -> None:
-    site = await Site.made()
-    await site.memory.apply([put(key, {"n": index}) for index, key in enumerate("abcdef")])
-    await site.value("b")
-    site.takes(1.0, 0.5)
-    first = asyncio.create_task(site.cache.apply([Get(key) for key in "acx"]))
-    await asyncio.sleep(0.2)
-    second = await site.cache.apply([Get(key) for key in "fabxedc"])
-    assert site.asked == [["b"], ["a", "c", "x"], ["f", "e", "d"]]
-    assert [outcome.value if isinstance(outcome, Record) else outcome for outcome in second] == [
-        n(5), n(0), n(1), None, n(4), n(3), n(2),
-    ]  # fmt: skip
-    assert [outcome.value if isinstance(outcome, Record) else outcome for outcome in await first] == [n(0), n(2), None]
-
-
-@in_virtual_time
-async def test_cancelling_the_first_get_does_not_cancel_a_shared_read() -> None:
-    site = await Site.made()
-    site.takes(1.0)
-    first = asyncio.create_task(site.value())
-    await asyncio.sleep(0.1)
-    others = [asyncio.create_task(site.value()) for _ in range(5)]
-    await asyncio.sleep(0.1)
-    first.cancel()
-    assert await asyncio.gather(*others) == [n(0)] * 5
-    assert first.cancelled()
-    assert (site.asked, site.store.cancelled) == ([["a"]], 0)
-
-
-@in_virtual_time
-async def test_gets_with_later_deadlines_share_a_second_read() -> None:
-    site = await Site.made()
-    site.takes(3.0, 2.0)
-    hurried = asyncio.create_task(site.one(Get("a"), within_s=1.0))
-    await asyncio.sleep(0.1)
-    patient = [asyncio.create_task(site.one(Get("a"))) for _ in range(20)]
-    assert isinstance(await hurried, DeadlineExceeded)
-    assert now() == pytest.approx(1001.0)
-    assert {type(outcome) for outcome in await asyncio.gather(*patient)} == {Record}
-    assert len(site.asked) == 2
-    assert now() == pytest.approx(1003.0)
-
-
-@in_virtual_time
-async def test_a_hung_store_delays_each_get_only_until_its_deadline() -> None:
-    """The store does not end the load at its deadline: other gets stop waiting for it then."""
-    site = await Site.made()
-    site.store.deaf = True
-    site.takes(1000.0)
-    hurried = asyncio.create_task(site.one(Get("a"), within_s=1.0))
-    await asyncio.sleep(0.1)
-    assert isinstance(await site.one(Get("a"), within_s=50.0), Record)
-    assert now() == pytest.approx(1001.1)
-    assert await site.value() == n(0)
-    hurried.cancel()
-    await asyncio.wait([hurried])
-    assert site.store.cancelled == 1
-
-
 # Errors
 
 
 @in_virtual_time
-async def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached() -> None:
-    site, error = await Site.made(), StoreUnavailable("x")
-    site.takes(1.0)
-    site.store.fault = lambda operation, call: error if call == 1 else None
-    outcomes = await asyncio.gather(*(after(index / 100, site.one(Get("a"))) for index in range(10)))
-    assert outcomes == [error] * 10
-    assert len(site.asked) == 1
+async def test_an_error_is_not_cached() -> None:
+    site = await Site.made()
+    site.store.fault = lambda operation, call: StoreUnavailable("x") if call == 1 else None
+    assert isinstance(await site.one(Get("a")), StoreUnavailable)
+    assert await site.value() == n(0)
+
+
+@in_virtual_time
+async def test_a_cancelled_read_is_not_cached() -> None:
+    site = await Site.made()
+    site.takes(10.0)
+    reading = asyncio.create_task(site.value())
+    await asyncio.sleep(0.1)
+    reading.cancel()
+    await asyncio.wait([reading])
+    assert (site.store.cancelled, site.cache._reading) == (1, {})
     assert await site.value() == n(0)
 
 
@@ -260,7 +172,7 @@ async def test_an_error_is_the_outcome_of_all_waiting_gets_and_is_not_cached() -
 
 
 @in_virtual_time
-async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -> None:
+async def test_a_read_during_a_write_is_not_cached() -> None:
     site = await Site.made()
     site.takes(2.0, 0.1, 0.1)  # the write takes effect at its end
     write = asyncio.create_task(site.one(put("a", {"n": 1})))
@@ -268,7 +180,7 @@ async def test_a_read_during_a_write_is_neither_cached_nor_shared_afterwards() -
     assert [await site.value(), await site.value()] == [n(0), n(0)]
     assert len(site.asked) == 3
     await write
-    assert [*await asyncio.gather(site.value(), site.value())] == [n(1), n(1)]
+    assert [await site.value(), await site.value()] == [n(1), n(1)]
     assert len(site.asked) == 4
 
 
@@ -288,17 +200,6 @@ async def test_a_get_that_bypasses_the_cache_refreshes_it() -> None:
     await site.elsewhere(Delete("a"))
     assert await site.value(max_age_s=0) is None
     assert await site.value() is None  # although absences are not cached
-
-
-@in_virtual_time
-async def test_a_get_joins_a_read_only_if_the_result_is_recent_enough() -> None:
-    site = await Site.made()
-    site.takes(3.0, 0.5)
-    slow = asyncio.create_task(site.value())
-    await asyncio.sleep(1.0)
-    assert await site.value(max_age_s=0.5) == n(0)
-    assert now() == pytest.approx(1001.5)
-    await slow
 
 
 # Metrics
@@ -323,8 +224,8 @@ async def test_gets_and_ages_are_counted_and_the_content_is_shown() -> None:
     assert gets() == [1, 4, 0, 1]
     assert (shown("age_seconds_count"), shown("age_seconds_sum")) == (1, 1.5)
     site.takes(1.0)
-    await asyncio.gather(*(site.cache.apply([Get("d"), Get("e")]) for _ in range(5)))
-    assert gets() == [1, 6, 8, 1]
+    await site.cache.apply([Get("d"), Get("e")])
+    assert gets() == [1, 6, 0, 1]
     assert (shown("records"), shown("evictions_total")) == (3, 3)
     assert (shown("bytes") or 0) > 3 * 200
     await site.cache.apply([Delete(key) for key in "abcdex"])

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import pytest
 from opentelemetry import context as contexts
@@ -18,9 +17,8 @@ from support.virtual_time import in_virtual_time, now
 from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.operations import Get, Operation, Outcome
 from tableside.core.store import Store
-from tableside.policies.cache import Cache
 from tableside.policies.coalesce import Coalesce
-from tableside.telemetry.traces import Traces, current_link, wait_span
+from tableside.telemetry.traces import Traces, wait_span
 
 
 class Watch:
@@ -110,23 +108,6 @@ async def test_a_call_without_its_first_caller_is_not_in_the_trace_of_that_calle
     assert sorted(watch.names) == ["coalesce wait", "one"]
 
 
-@in_virtual_time
-async def test_a_wait_for_the_load_of_another_request_is_linked_to_it() -> None:
-    watch, unsampled = Watch(), Watch(sample=0.0)
-    sizes: dict[str, Any] = {"records_max": 10, "bytes_max": 1000, "ttl_s": 60, "absent_ttl_s": 60}
-    store = Cache(Traced(watch.traces), **sizes, traces=watch.traces)
-    first, _, third = await asyncio.gather(
-        watch.request("one", store, [Get("a")]),
-        unsampled.request("two", store, [Get("a")]),
-        watch.request("three", store, [Get("a")]),
-    )
-    watch.child_of(first, "store call")
-    wait = watch.child_of(third, "cache wait")
-    assert linked(wait) == [identity(first)]
-    await watch.request("four", store, [Get("a")])
-    assert sorted(watch.names) == ["cache wait", "four", "one", "store call", "three"]
-
-
 def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
     watch, unsampled = Watch(), Watch(sample=0.0)
     for current in (None, unsampled.tracer.start_span("request")):
@@ -137,6 +118,5 @@ def test_no_spans_are_created_outside_of_a_sampled_trace() -> None:
                 assert get_current_span() is before
             assert not span.is_recording()
             assert watch.traces.start_span("wait") is None
-            assert current_link(watch.traces) is None
         contexts.detach(context)
     assert watch.names == []

@@ -1,4 +1,4 @@
-"""The cache policy: its entries, and the loads that several gets share."""
+"""The cache policy and its entries."""
 
 from .policy import Cache
 
