@@ -37,6 +37,7 @@ from tableside.core.errors import InvalidOperation, RecordNotFound, TableError, 
 from tableside.core.keys import KeyField, KeySchema
 from tableside.core.operations import Delete, Get, Operation, Token
 from tableside.core.store import Store, TableSpec
+from tableside.stores.postgres import reads
 from tableside.stores.postgres.backend import PostgresBackend, PostgresTableOptions
 from tableside.stores.postgres.schema import quoted
 
@@ -232,3 +233,24 @@ async def test_metadata_of_rows_is_in_a_side_table(backend: PostgresBackend, dir
     await written(store, Delete("absent"))
     assert refused(await one(store, update("nothing", {})), RecordNotFound)
     assert [row["id"] for row in await direct.fetch(side)] == ["a"]
+
+
+async def test_a_side_row_that_another_process_changes_after_it_was_read_is_decided_again(
+    backend: PostgresBackend, direct: asyncpg.Connection, postgres_dsn: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (id text PRIMARY KEY, n int)")
+    store, token = await backend.store(spec(name, create=True)), Token("w", 1)
+    find, deletes = reads.RecordReader.find, [Delete("a", token=token)]
+    async with database(postgres_dsn) as other_process:
+        other = await other_process.store(spec(name, create=True))
+
+        async def and_delete(*given: Any) -> Any:
+            found = await find(*given)
+            if deletes:
+                await written(other, deletes.pop())
+            return found
+
+        monkeypatch.setattr(reads.RecordReader, "find", and_delete)
+        assert (await written(store, put("a", {"n": 1}, token=token))).replayed
+        assert await one(store, Get("a")) is None
