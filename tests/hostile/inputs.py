@@ -234,7 +234,7 @@ def reads() -> Iterator[Input]:
     yield Input("GET, many headers", partial(_get, "TABLE/records/head", headers={**JSON, **many}))
     for name, (path, piece) in LONG_PATHS.items():
         yield Input(f"GET, long {name}", partial(_get, path + piece * ((size - 100) // len(piece))))
-    for path in ("/livez", "/metrics", "/openapi.json", "/docs", "/v1/tables", "/console", "/console/live"):
+    for path in ("/livez", "/metrics", "/openapi.json", "/docs", "/v1/tables", "/console"):
         yield Input(f"GET {path}", partial(_get, path))
     for key in ("members", "text"):
         yield Input(f"console, {key}", partial(_get, f"/console/tables/NAME/record?k0={key}"), (key,))
