@@ -57,7 +57,8 @@ def test_a_table_is_replaced_and_rolled_back(api: ApiClient, table: str) -> None
     assert api.client.get(f"/v1/tables/{table}").json()["generation"] == 2
     assert states(api, table) == {1: "kept", 2: "current"}
     check_refused(remove(api, table, 2), 412, "precondition_failed")
-    check_refused(activate(api, table, 1, expected=7), 412, "precondition_failed")
+    for other in (1, 7):
+        check_refused(activate(api, table, 1, expected=other), 412, "precondition_failed")
     assert activate(api, table, 1).status_code == 200
     assert api.value(table, "a") == {"n": 1}
     assert remove(api, table, 2).status_code == 204
