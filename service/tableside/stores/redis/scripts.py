@@ -93,9 +93,18 @@ def _packed(words: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> list[A
 
 
 FAILURE = """
--- Returns the reply for an error.
+-- Returns the reply for an error. Redis 7.0 does not name the command that the user may not run.
 local function failure(error)
-  return redis.error_reply(type(error) == 'table' and error.err or error)
+  local text = type(error) == 'table' and error.err or error
+  if string.find(text, "can't run this command", 1, true) then
+    local denied = {}
+    for command in string.gmatch(
+      'GET SET EXISTS UNLINK GETRANGE SETRANGE PEXPIREAT PEXPIRETIME PERSIST ZCARD ZSCORE', '%u+') do
+      if not redis.acl_check_cmd(command, KEYS[1]) then table.insert(denied, command) end
+    end
+    text = "ERR ACL failure in script: no permissions to run the '" .. table.concat(denied, ', ') .. "' command"
+  end
+  return redis.error_reply(text)
 end
 """
 
