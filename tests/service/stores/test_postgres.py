@@ -294,6 +294,22 @@ async def test_a_row_that_is_changed_after_it_was_read_is_decided_again(
     assert [await value(store, "a"), await one(store, Get("b")), await value(store, "c")] == [{"n": 11}, None, {"n": 2}]
 
 
+async def test_a_trigger_that_leaves_a_record_unchanged_rejects_its_update(
+    backend: PostgresBackend, direct: asyncpg.Connection
+) -> None:
+    store = await backend.store(spec(name := new_name()))
+    await store.apply([put("a", {"n": 1}), put("b", {"n": 1})])
+    await direct.execute(
+        f"CREATE OR REPLACE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RETURN NULL; END$$; "
+        f"CREATE TRIGGER keep BEFORE UPDATE ON {quoted(name)} FOR EACH ROW WHEN (old.key = 'a') EXECUTE FUNCTION keep()"
+    )
+    for both in ([update("a", {"n": 2}), update("b", {"n": 2})], [put("a", {"n": 2}), put("b", {"n": 2})]):
+        kept, changed = await store.apply(both)
+        assert refused(kept, InvalidOperation)
+        assert isinstance(changed, Written)
+    assert (await value(store, "a"), await value(store, "b")) == ({"n": 1}, {"n": 2})
+
+
 SOAK_S = float(os.environ.get("TABLESIDE_SOAK_S", "8"))
 
 

@@ -27,6 +27,12 @@ FAULTS = {
     "postgresql://h/db?sslmode=on": "invalid sslmode",
     "postgresql://h/db?sslmode=verify-full&sslrootcert=/absent.pem": "'sslrootcert'",
     "postgresql://h/db?sslmode=require&sslcert=/absent.pem": "'sslcert'",
+    f"postgresql://h/db?sslmode=verify-ca&sslrootcert={__file__}": "no certificates",
+    "postgresql://h/db?sslmode=verify-full": "needs the parameter 'sslrootcert'",
+    "postgresql://h/db?connect_timeout=10": "connect_timeout_s",
+    "postgresql://h/db?channel_binding=require": "'channel_binding'",
+    "postgresql://h/db?pgbouncer=true": "'pgbouncer'",
+    "postgresql://h/db?schema=public": "the store's schema",
     "postgresql://h/db?sslmode": "without a value",
 }
 
@@ -79,8 +85,6 @@ def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         ("someone:sesame", "/private", "no permission to connect"),
         ("someone:sesame", "/postgres?nonsense=sesame", "`nonsense`"),
         ("someone:sesame", "/postgres?work_mem=sesame", "`work_mem`"),
-        ("someone:sesame", "/postgres?connect_timeout=10", "`connect_timeout`"),
-        ("someone:sesame", "/postgres?sslmode=verify-full", "root certificate"),
         ("someone:sesame", "/postgres?sslmode=require", "no TLS"),
     ],
 )

@@ -212,6 +212,9 @@ async def test_increments_of_a_decimal_text_are_rejected(tables: Tables) -> None
     assert "the field is a string" in await reason(table.store, update("x", {"$inc": {"c0": 1}}))
 
 
+YEARS = "the years are 1 to 9999"
+
+
 REJECTED: list[tuple[str, Any, str]] = [
     ("numeric(6,2)", "12.345", "more than 2 digits after the decimal point"),
     ("numeric(6,2)", "1,5", "a number or its decimal text"),
@@ -222,9 +225,13 @@ REJECTED: list[tuple[str, Any, str]] = [
     ("date", "2026-11-20T00:00:00.000000Z", "a string such as 2026-11-20"),
     ("timestamp(3)", "2026-11-20T12:34:56.123456", "more than 3 digits of a second"),
     ("interval", "PT0.1234567S", "more than 6 digits of a second"),
-    ("timestamptz", "10000-01-01T04:59:59Z", "a string such as 2026-11-20T12:34:56.789Z"),
-    ("timestamp", "0044-03-15 12:00:00 BC", "a string such as 2026-11-20T12:34:56.789"),
-    ("date", "10000-01-01", "a string such as 2026-11-20"),
+    ("timestamptz", "9999-12-31T23:59:59-05:00", YEARS),
+    ("timestamptz", "+10000-01-01T04:59:59.000000Z", YEARS),
+    ("timestamptz", "10000-01-01T04:59:59Z", YEARS),
+    ("timestamptz", "0001-01-01T00:00:00+01:00", YEARS),
+    ("timestamp", "-0044-03-15T12:00:00", YEARS),
+    ("timestamp", "0044-03-15 12:00:00 BC", YEARS),
+    ("date", "10000-01-01", YEARS),
     ('"char"', "ab", "more bytes than 1"),
     ("hstore", {"a": 1}, "an object of strings and nulls"),
     ("pair", {"a": 1}, "a string in PostgreSQL's text format"),
@@ -273,6 +280,38 @@ async def test_values_without_json_form_are_unreadable(tables: Tables) -> None:
         assert refused(await one(table.store, operation), RecordUnreadable)
     with pytest.raises(RecordUnreadable):
         await table.store.scan(Scan(10))
+
+
+@pytest.mark.parametrize("operator", ["$min", "$max"])
+@pytest.mark.parametrize(
+    ("kind", "stored", "member"),
+    [("timestamptz", "9999-12-31 23:59:59-05", "2026-11-20T12:00:00Z"), ("timestamp", "0044-03-15 BC", "0001-01-01"),
+     ("date", "10000-01-01", "2026-11-20")],
+)  # fmt: skip
+async def test_a_stored_time_whose_text_does_not_sort_is_not_compared(
+    tables: Tables, operator: str, kind: str, stored: str, member: str
+) -> None:
+    table = await tables.make(kind)
+    await tables.direct.execute(f"INSERT INTO {table.name} (id, n, c0) VALUES ('x', 1, '{stored}')")
+    before = await table.contents("x")
+    assert await reason(table.store, update("x", {operator: {"c0": member}})) == (
+        "column 'c0' contains a time outside of the years 1 to 9999, which `$min` and `$max` cannot compare: "
+        "set it to another time"
+    )
+    await written(table.store, update("x", {"$max": {"n": 5}}))
+    assert await table.contents("x") == before
+    await written(table.store, update("x", {"$set": {"c0": member}}))
+    await written(table.store, update("x", {operator: {"c0": member}}))
+
+
+async def test_infinite_times_sort_before_and_after_others(tables: Tables) -> None:
+    table = await tables.make("timestamptz", "timestamptz")
+    await written(table.store, put("x", {"c0": "infinity", "c1": "-infinity"}))
+    time = "2026-11-20T12:00:00.000000Z"
+    await written(table.store, update("x", {"$max": {"c0": time}, "$min": {"c1": time}}))
+    assert await table.contents("x") == {"c0": "infinity", "c1": "-infinity"}
+    await written(table.store, update("x", {"$min": {"c0": time}, "$max": {"c1": time}}))
+    assert await table.contents("x") == dict.fromkeys(("c0", "c1"), "2026-11-20 12:00:00+00")
 
 
 @pytest.mark.parametrize(

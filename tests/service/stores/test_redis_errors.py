@@ -77,12 +77,12 @@ TOKEN = Token("w", 1)
         ("unlink", Delete("a")),
     ],
 )
-async def test_a_command_that_an_operation_needs_is_not_permitted(
+async def test_a_command_that_an_operation_needs_is_named(
     own_redis_url: str, command: str, operation: Operation
 ) -> None:
     async with user(own_redis_url, f"+@all -{command}") as settings, table(own_redis_url, **settings) as store:
         outcomes = await store.apply([operation] if command != "mget" else [Get(f"{n}") for n in range(30)])
-    check(outcomes[0], "Redis does not permit this user")
+    check(outcomes[0], f"the command {command.upper()}")
 
 
 async def test_a_key_that_the_user_may_not_use(own_redis_url: str) -> None:

@@ -6,13 +6,14 @@ takes four bytes for each character.
 
 Most members that do not match the column type, and those that PostgreSQL would store in part, are rejected here with
 the column's name and type. The server rejects the others. NaN and the infinities are strings in JSON, spelled as
-PostgreSQL prints them. The texts of times are ISO 8601 with a year of four digits, so they sort by time, also together
-with `infinity` and `-infinity`. PostgreSQL would accept more: words such as `now`, digits that it rounds, and zones
-that it ignores.
+PostgreSQL prints them. The texts of times are ISO 8601 with a year from 1 to 9999 in UTC, so they sort by time, also
+together with `infinity` and `-infinity`. PostgreSQL would accept more: words such as `now`, digits that it rounds, and
+zones that it ignores.
 """
 
 import base64
 import binascii
+import datetime as dt
 import re
 from collections.abc import Callable
 from functools import partial
@@ -20,7 +21,7 @@ from typing import TypeAlias
 
 import orjson
 
-from ...core import Json, Unsupported, quoted_list, values
+from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
 from .connections import Texts
 from .errors import ColumnMismatch
 from .schema import VALUE, Column, TableDefinition
@@ -49,6 +50,9 @@ class DocumentLayout:
         """Return the value's text."""
         return (value,)
 
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Accept every update."""
+
 
 class ColumnsLayout:
     """Stores each top-level member in a separate column, except the key and reserved names."""
@@ -66,6 +70,7 @@ class ColumnsLayout:
         self._written = tuple(column for column in member_columns if not column.generated)
         self._read_only = frozenset(column.name for column in member_columns if column.generated)
         self._names = frozenset(column.name for column in self._written)
+        self._times = frozenset(column.name for column in self._written if column.type in TYPES_WITH_YEARS)
         self._required = frozenset(column.name for column in self._written if column.not_null)
         self.sql = ValueSql(self._written, columns_value_sql(member_columns), "true", "true")
 
@@ -91,6 +96,17 @@ class ColumnsLayout:
             if text is None and column.name in self._required:
                 raise ColumnMismatch(f"column {column.name!r} may not be null")
         return texts
+
+    def check_update(self, update: Update, before: bytes | None) -> None:
+        """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
+        edits = (edit for change in update.changes if isinstance(change, Edits) for edit in change.edits)
+        compared = self._times & {edit.path[0] for edit in edits if edit.operator in ("$min", "$max")}
+        previous = values.decode(before) if before and compared else {}
+        if beyond := sorted(name for name in compared if is_beyond_years(previous.get(name))):
+            raise InvalidOperation(
+                f"column {beyond[0]!r} contains a time outside of the years 1 to 9999, which `$min` and `$max` cannot "
+                "compare: set it to another time"
+            )
 
     def _check_read_only(self, changed: set[str]) -> None:
         if unknown := sorted(changed - self._names - self._read_only):
@@ -133,6 +149,12 @@ EXAMPLES = {
 _ZONED = {"timestamp": "timestamptz", "time": "timetz"}
 _IN_SPARK = {"timestamp": " (in Spark, cast it to timestamp_ntz)", "timestamptz": " (in Spark, cast it to timestamp)"}
 _FRACTION = re.compile(r"\.(\d+)", re.ASCII)
+_BEYOND_YEARS = re.compile(r"[+-]?\d{5,}-|[+-]\d{4}-|0000-|.* BC", re.ASCII)
+_EDGES = {"0001-01-01", "9999-12-31"}
+
+_YEARS = "the years are 1 to 9999 in UTC, because other texts do not sort by time"
+
+TYPES_WITH_YEARS = frozenset({"date", "timestamp", "timestamptz"})
 TIME_TYPES = frozenset({*_FORMS, "interval"})
 
 INTEGER_BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
@@ -304,16 +326,34 @@ def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
     form = _FORMS.get(type_name)  # an interval has many forms
     if form is not None and not form.fullmatch(text):
         return _form_fault(type_name, text)
+    if text[:10] in _EDGES and not _has_year_in_utc(text):
+        return _YEARS
     digits_max = SECOND_DIGITS_MAX if modifier is None else min(SECOND_DIGITS_MAX, modifier & 0xFFFF)
     if any(len(digits.rstrip("0")) > digits_max for digits in _FRACTION.findall(text)):
         return f"more than {digits_max} digits of a second"
     return None
 
 
+def is_beyond_years(text: object) -> bool:
+    """Return whether a text is a time before the year 1 or after 9999, as PostgreSQL prints it."""
+    return isinstance(text, str) and _BEYOND_YEARS.match(text) is not None
+
+
 def _form_fault(type_name: str, text: str) -> str:
+    if type_name in TYPES_WITH_YEARS and is_beyond_years(text):
+        return _YEARS
     for plain, zoned in _ZONED.items():
         if type_name == plain and _FORMS[zoned].fullmatch(text):
             return f"the type has no zone, so omit the zone of the member{_IN_SPARK.get(plain, '')}"
         if type_name == zoned and _FORMS[plain].fullmatch(text):
             return f"the member needs a zone, such as Z{_IN_SPARK.get(zoned, '')}"
     return f"it takes a string such as {EXAMPLES[type_name]}"
+
+
+def _has_year_in_utc(text: str) -> bool:
+    """Return whether a time on the first or last day has a year from 1 to 9999 in UTC."""
+    try:
+        moment = dt.datetime.fromisoformat(text)
+        return moment.tzinfo is None or bool(moment.astimezone(dt.UTC))
+    except (ValueError, OverflowError):
+        return False

@@ -2,7 +2,9 @@
 
 import os
 import re
+import ssl
 from collections.abc import Mapping
+from pathlib import Path
 from urllib.parse import SplitResult, parse_qsl, unquote
 
 from ...core import check_port, split_url
@@ -22,6 +24,24 @@ _CHOICES = {
     "target_session_attrs": ("any", "read-write", "read-only", "primary", "standby", "prefer-standby"),
 }
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
+_UNSUPPORTED = {
+    "connect_timeout": "set the store's connect_timeout_s instead",
+    "schema": "set the store's schema instead",
+    "currentSchema": "set the store's schema instead",
+    "ssl": "set sslmode instead",
+    "pgbouncer": "remove it, poolers are recognized",
+    "statement_cache_size": "remove it, poolers are recognized",
+    "prepared_statement_cache_size": "remove it, poolers are recognized",
+    **dict.fromkeys(
+        (
+            *("channel_binding", "fallback_application_name", "gssdelegation", "gssencmode", "hostaddr", "keepalives"),
+            *("keepalives_count", "keepalives_idle", "keepalives_interval", "load_balance_hosts", "replication"),
+            *("max_protocol_version", "min_protocol_version", "require_auth", "requirepeer", "sslcertmode"),
+            *("sslcompression", "sslsni", "tcp_user_timeout"),
+        ),
+        "the driver does not have it: remove it",
+    ),
+}
 
 
 def checked_dsn(dsn: str) -> str:
@@ -33,7 +53,9 @@ def checked_dsn(dsn: str) -> str:
     parts = _split(dsn)
     if parts.fragment or parts.netloc.count("@") > 1 or "@" in parts.path or _INCOMPLETE_ESCAPE.search(parts.netloc):
         raise ValueError(_MUST_ENCODE)
-    _check_ports(parts, _checked_parameters(parts))
+    parameters = _checked_parameters(parts)
+    _check_ports(parts, parameters)
+    _check_files(parameters)
     return dsn
 
 
@@ -71,10 +93,10 @@ def _checked_parameters(parts: SplitResult) -> dict[str, str]:
         raise ValueError(_MUST_ENCODE if "@" in parts.query else "has a parameter without a value") from None
     given = dict(pairs)
     for name, value in given.items():
+        if advice := _UNSUPPORTED.get(name):
+            raise ValueError(f"has the parameter {name!r}, which is not supported: {advice}")
         if value not in _CHOICES.get(name, (value,)):
             raise ValueError(f"has an invalid {name}: use {', '.join(_CHOICES[name])}")
-        if name in _FILES and not os.access(value, os.R_OK):
-            raise ValueError(f"has a parameter {name!r} whose file does not exist or cannot be read")
     return given
 
 
@@ -87,6 +109,25 @@ def _check_ports(parts: SplitResult, given: Mapping[str, str]) -> None:
         if "@" in parts.query:  # a password with a question mark
             raise ValueError(_MUST_ENCODE) from None
         raise
+
+
+def _check_files(given: Mapping[str, str]) -> None:
+    mode = given.get("sslmode", "prefer")
+    for name in _FILES:
+        if name in given and mode != "disable" and not os.access(given[name], os.R_OK):
+            raise ValueError(f"has a parameter {name!r} whose file does not exist or cannot be read")
+    root = given.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")
+    if mode.startswith("verify") and not root and not (Path.home() / ".postgresql/root.crt").exists():
+        raise ValueError(f"needs the parameter 'sslrootcert', a file of certificates, for the sslmode {mode!r}")
+    if root and mode.startswith("verify"):
+        _check_certificates(root)
+
+
+def _check_certificates(path: str) -> None:
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
+    except OSError:
+        raise ValueError("has a parameter 'sslrootcert' whose file has no certificates") from None
 
 
 def _address(parts: SplitResult) -> str:

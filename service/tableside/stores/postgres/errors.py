@@ -144,7 +144,7 @@ def connection_fault(error: BaseException, parameters: Collection[str]) -> Table
     if isinstance(error, socket.gaierror):
         return StoreUnavailable("the name of PostgreSQL's host cannot be resolved")
     if isinstance(error, asyncpg.ClientConfigurationError):
-        return StoreMisconfigured(f"the driver does not accept the DSN: {error.args[0]}")
+        return StoreMisconfigured("the driver does not accept the DSN, or PostgreSQL's environment variables")
     if isinstance(error, asyncpg.InterfaceError) and "authentication" in str(error):
         return StoreMisconfigured("PostgreSQL requires a kind of authentication that the driver does not have")
     return StoreUnavailable(f"the connection to PostgreSQL failed ({type(error).__name__})")

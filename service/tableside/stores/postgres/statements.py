@@ -202,13 +202,24 @@ class TableSql:
 
         A row that no longer has its etag, or that another transaction locks, is skipped.
         """
+        locked, updated = self._update()
+        return f"WITH l AS MATERIALIZED ({locked}) {updated}"
+
+    @cached_property
+    def update_or_match(self) -> str:
+        """Is `update`, but returns first all keys that match. A trigger left those unchanged that are not repeated."""
+        locked, updated = self._update()
+        keys = ", ".join(self._outputs("l"))
+        return f"WITH l AS MATERIALIZED ({locked}), w AS ({updated}) SELECT {keys}, NULL, NULL FROM l UNION ALL TABLE w"
+
+    def _update(self) -> tuple[str, str]:
+        """Return the selection of the rows to update, and their update."""
         changes = [f"{name} = {sent}" for name, sent in self._assignments()]
         for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
             unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
         key = self._names[0]
-        return (
-            f"WITH l AS MATERIALIZED ({self._lock(self._sent(), 'FOR NO KEY UPDATE')}) "
+        return self._lock(self._sent(), "FOR NO KEY UPDATE"), (
             f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
             f"WHERE {self._equal('u', self._parts)}{self._returning}"
         )

@@ -38,6 +38,7 @@ from ...core import (
     Stored,
     TableError,
     TableSpec,
+    Update,
     VersionedRecord,
     Write,
     Written,
@@ -168,8 +169,7 @@ class RecordWriter:
         if count == len(puts):
             return {}
         written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
-        ignored = InvalidOperation(f"table {self._spec.name!r}: a trigger or policy left the record unchanged")
-        return {at: ignored for at, key in enumerate(puts.keys) if key not in written}
+        return {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
 
     async def _delete(self, connection: Connection, deletes: Sequence[Any], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
@@ -212,6 +212,8 @@ class RecordWriter:
         stored = replacement.found.stored
         before = stored.value if isinstance(stored, Stored) else None
         try:
+            if isinstance(write, Update):
+                self._layout.check_update(write, before)
             return RowWrite(write, changed, version, self._texts(changed, before), self._kind(changed, version))
         except InvalidOperation as error:
             return error
@@ -274,28 +276,37 @@ class RecordWriter:
             return [row.changed.outcome if row.key in gone else False for row in rows]
         statement = self._sql.insert if kind == "insert" else self._sql.update
         written = await self._send(statement, connection, rows, progress)
+        if kind == "update" and not written:  # Another transaction is in the way, or a trigger.
+            written = await self._send(self._sql.update_or_match, connection, rows, progress)
         return [self._outcome(row, *written[row.key]) if row.key in written else False for row in rows]
 
     # Rows
 
     async def _send(
         self, statement: str, connection: Connection, rows: Sequence[RowWrite], progress: Progress
-    ) -> dict[Key, tuple[str, bytes | None]]:
+    ) -> dict[Key, tuple[str | None, bytes | None]]:
         """Execute a statement with rows. Return by key the etags, and the values if a write requests one.
 
-        Values are returned only if the columns may not preserve their text.
+        An etag is None if a trigger left the row unchanged. Values are returned only if the columns may not preserve
+        their text.
         """
         progress.texts = [row.texts for row in rows]
         returns_values = not self._layout.preserves_text and any(getattr(row.write, "returning", False) for row in rows)
         found = await connection.fetch(statement, *self._row_arrays(rows), returns_values)
         return {self._sql.key_of(each): (each[-2], each[-1]) for each in found}
 
-    def _outcome(self, row: RowWrite, etag: str, value: bytes | None) -> Outcome:
+    def _outcome(self, row: RowWrite, etag: str | None, value: bytes | None) -> Outcome:
+        if etag is None:
+            return self._ignored()
         outcome = with_etag(row.changed, etag).outcome
         if value is None or not isinstance(outcome, Written) or outcome.value is None:
             return outcome
         text = canonical(value)
         return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
+
+    def _ignored(self) -> InvalidOperation:
+        reason = "a trigger or policy of the table left the record unchanged"
+        return InvalidOperation(f"table {self._spec.name!r}: {reason}")
 
     def _row_arrays(self, rows: Sequence[RowWrite]) -> list[list[Any]]:
         """Return one array for each column to write: key parts, data columns, metadata columns and etags."""

@@ -106,13 +106,17 @@ def _misconfigured(text: str, applied: Applied) -> TableError | None:
 
 
 def _not_permitted(text: str) -> str:
-    """Return what the ACL of the user lacks. The server's message has no names of keys or channels."""
-    if command := re.search(r"'([\w|]+)' command", text):
+    """Return what the ACL of the user lacks, from the server's message, which has no names of keys or channels."""
+    if command := re.search(r"'([\w|, ]+)' command", text):
         return f"Redis does not permit this user the command {command[1].replace('|', ' ').upper()}"
-    return (
-        "Redis does not permit this user a key, channel or command: its ACL needs ~PREFIX* with the table's prefix, "
-        "~_ts*, ~*@PREFIX* for generations, and the documented commands"
-    )
+    if "channel" in text:
+        return "Redis does not permit this user the channel (&pattern of its ACL)"
+    if re.search(r"\bkeys?\b", text):
+        return (
+            "Redis does not permit this user the key: its ACL needs ~PREFIX* with the table's prefix, ~_ts*, and "
+            "~*@PREFIX* for generations"
+        )
+    return "Redis does not permit this user a command that scripts need, such as TIME"
 
 
 def _tls_error(error: Exception) -> TableError | None:
