@@ -11,9 +11,9 @@ from hostile.arrow_inputs import arrow
 from hostile.costs import ROCKSDB_BYTES_MAX, TIMES_MAX, Cost, Sent, Watched, watched
 from hostile.inputs import CROWD, GONE, OPERATIONS, Input, Table, batches, reads, record, singles
 from tableside.core.store import VALUE_BYTES_MAX
+from tableside.stores.dynamodb.items import ITEM_BYTES_MAX
 
 REMOTE = ("redis", "postgres", "dynamodb")
-ITEM_BYTES_MAX = 400 * 1024  # DynamoDB rejects larger items
 
 SMALL_RECORDS = {"memory": 50_000, "rocksdb": 50_000, "redis": 20_000, "postgres": 20_000, "dynamodb": 2_000}
 """The number of small records in a crowd, and of expired ones, by the kind of store."""

@@ -10,6 +10,7 @@ from .backend import (
     Connections as Connections,
     Disk as Disk,
     NoOptions as NoOptions,
+    WriteHealth as WriteHealth,
 )
 from .batch import (
     Applying as Applying,
@@ -63,6 +64,7 @@ from .errors import (
     Throttled as Throttled,
     TooLarge as TooLarge,
     Unsupported as Unsupported,
+    WritesRejected as WritesRejected,
     quoted_list as quoted_list,
 )
 from .keys import (

@@ -157,6 +157,10 @@ class StoreUnavailable(TableError):
     retry_after_default_s: ClassVar[float | None] = 1.0
 
 
+class WritesRejected(StoreUnavailable):
+    """The store accepts no writes now: its disk is full, or it is read-only."""
+
+
 class StoreMisconfigured(StoreUnavailable):
     """The store rejects the service's user, rights, database or TLS settings. The detail says which, and what to do."""
 

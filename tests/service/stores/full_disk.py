@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from contract import one, put, scanned
-from tableside.core.errors import TableError
+from tableside.core.errors import StoreUnavailable, TableError
 from tableside.core.operations import Get, Outcome, Record
 from tableside.core.store import TableSpec
 from tableside.stores.rocksdb import RocksdbBackend, RocksdbSettings, database
@@ -40,9 +40,11 @@ async def fill(folder: Path) -> dict[str, object]:
         "refused": described(refused),
         "again": described(await one(store, put("again"))),
         "while full": isinstance(await one(store, Get(acknowledged[0])), Record),
+        "ping while full": await ping(backend),
     }
     filler.unlink()
     found["after"] = described(await one(store, put("after")))
+    found["ping after"] = await ping(backend)
     kept = set(await scanned(store, limit=1000))
     found["lost"] = sorted({*acknowledged, "after"} - kept)
     found["unexpected"] = sorted(str(key) for key in kept - {*acknowledged, "after", unsure, "again"})
@@ -52,6 +54,14 @@ async def fill(folder: Path) -> dict[str, object]:
 
 def described(outcome: Outcome) -> object:
     return [type(outcome).__name__, getattr(outcome, "detail", None), getattr(outcome, "applied", None)]
+
+
+async def ping(backend: RocksdbBackend) -> str | None:
+    try:
+        await backend.ping()
+    except StoreUnavailable as error:
+        return error.detail
+    return None
 
 
 def main(folder: Path) -> None:

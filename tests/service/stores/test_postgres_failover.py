@@ -17,8 +17,8 @@ from servers.proxy import FaultProxy, address
 from support.postgres_tables import database, psql
 from support.waiting import eventually
 from tableside.core.budget import Budget
-from tableside.core.errors import StoreUnavailable, TableError
-from tableside.core.operations import Delete, Get, Token
+from tableside.core.errors import StoreUnavailable, TableError, WritesRejected
+from tableside.core.operations import Delete, Get, Record, Token
 from tableside.core.store import TableSpec
 from tableside.stores.postgres import backend as postgres_backend, connections
 from tableside.stores.postgres.backend import PostgresBackend
@@ -144,6 +144,18 @@ async def test_a_primary_that_hangs_is_left(servers: Servers) -> None:
             async with psql(servers.new) as direct:
                 assert await direct.fetchval("SELECT value->>'n' FROM t") == "2"
         proxy.forward()
+
+
+async def test_a_read_only_server_keeps_its_connections(servers: Servers) -> None:
+    async with opened(servers.old, connections=1), FaultProxy.before(servers.new) as proxy:
+        async with psql(servers.old) as old, psql(servers.new) as standing_by:
+            await replicated(old, standing_by)
+        async with database(proxy.through(servers.new), connections_max=2) as backend:
+            store = await backend.store(SPEC)
+            for _ in range(5):
+                assert isinstance(await one(store, put("a", {"n": 2})), WritesRejected)
+                assert isinstance(await one(store, Get("a")), Record)
+            assert proxy.connections_total == 1
 
 
 async def test_a_connection_ends_at_its_maximum_age_even_if_it_is_in_use(postgres_dsn: str) -> None:

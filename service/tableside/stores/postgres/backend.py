@@ -23,6 +23,7 @@ from ...core import (
     TableError,
     TableNotFound,
     TableSpec,
+    WriteHealth,
     now_ms,
     url_place,
 )
@@ -94,6 +95,7 @@ class PostgresBackend:
     def __init__(self, settings: PostgresSettings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
+        self._health = WriteHealth()
         self._addresses = addresses(settings.dsn.get_secret_value())
         self._parameters = parameters(settings.dsn.get_secret_value())
         self._is_pooled = False
@@ -121,7 +123,7 @@ class PostgresBackend:
             raise fault
         table = await self._open(spec)
         existing = msgspec.structs.replace(spec, create=False)
-        store = PostgresStore(table, lambda: self._open(existing))
+        store = PostgresStore(table, lambda: self._open(existing), self._health)
         self._stores[table.definition.schema, table.definition.name] = store
         return store
 
@@ -134,7 +136,7 @@ class PostgresBackend:
             raise translate_error(error, "", applied="no") from error
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if the database does not respond."""
+        """Raise StoreUnavailable if the database does not respond, or rejected the last writes."""
         try:
             async with self._pool.connection() as connection:
                 await connection.execute("SELECT 1")
@@ -142,6 +144,7 @@ class PostgresBackend:
             raise _unavailable(translate_error(error, "", applied="no")) from error
         except TableError as error:
             raise _unavailable(error) from error.__cause__
+        self._health.check()
 
     def connections(self) -> Connections:
         """Return the current connection counts."""

@@ -25,6 +25,7 @@ from ...core import (
     Throttled,
     TooLarge,
     Unsupported,
+    WritesRejected,
     quoted_list,
 )
 
@@ -66,14 +67,14 @@ _EXCHANGED_SESSION = StoreMisconfigured, f"{_POOLER}: the session changes betwee
 _NOT_RUNNING = StoreUnavailable, "PostgreSQL is starting, recovering or shutting down"
 _NO_TABLE = TableNotFound, "PostgreSQL has no such table"
 _FAULTS: dict[str, tuple[type[TableError], str]] = {
-    "25006": (StoreUnavailable, "PostgreSQL is read-only"),
+    "25006": (WritesRejected, "PostgreSQL is read-only"),
     "26000": _EXCHANGED_SESSION,
     "2BP01": (Unsupported, "another object of the database, such as a view, needs the table"),
     "3F000": _NO_TABLE,
     "42501": (Unsupported, "PostgreSQL denies permission to this role"),
     "42P01": _NO_TABLE,
     "42P05": _EXCHANGED_SESSION,
-    "53100": (StoreUnavailable, "the disk of PostgreSQL is full"),
+    "53100": (WritesRejected, "the disk of PostgreSQL is full"),
     "53200": (StoreUnavailable, "PostgreSQL is out of memory"),
     "53300": (Throttled, "PostgreSQL has too many connections"),
     "55P03": (Contended, "another transaction held the record's lock for longer than lock_timeout"),

@@ -38,6 +38,7 @@ from ...core import (
     TableNotFound,
     TableSpec,
     Unsupported,
+    WriteHealth,
     Yielder,
     apply_by_kind,
     is_remembered,
@@ -77,9 +78,12 @@ class PostgresStore:
     not sent. Both are repeated once if the definition is another one now.
     """
 
-    def __init__(self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]]) -> None:
+    def __init__(
+        self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]], health: WriteHealth
+    ) -> None:
         self._table = table
         self._open_again = open_again
+        self._health = health
 
     @property
     def spec(self) -> TableSpec:
@@ -97,6 +101,7 @@ class PostgresStore:
         outcomes = await used.apply(operations, budget.until)
         if not _MAY_HAVE_CHANGED.isdisjoint(map(type, outcomes)):
             outcomes = await self._apply_again(used, operations, outcomes, budget.until)
+        self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:

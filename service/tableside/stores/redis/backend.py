@@ -17,6 +17,7 @@ from ...core import (
     TableError,
     TableSpec,
     Unsupported,
+    WriteHealth,
     gather_bounded,
     now_ms,
 )
@@ -51,6 +52,7 @@ class RedisBackend:
 
     def __init__(self, servers: Servers) -> None:
         self._servers = servers
+        self._health = WriteHealth()
         self._opened = False
 
     @classmethod
@@ -85,6 +87,7 @@ class RedisBackend:
             spec,
             names,
             index,
+            self._health,
             never_evicts=policies == {NO_EVICTION},
             evicts_all=any(policy.startswith(ALL_KEYS) for policy in policies),
         )
@@ -95,7 +98,7 @@ class RedisBackend:
         return sorted(member.decode() for member in members)
 
     async def ping(self) -> None:
-        """Raise a TableError unless the server responds.
+        """Raise a TableError unless the server responds and has not just rejected writes.
 
         In a cluster, all nodes must respond until a table is open, because opening needs all of them; then any node.
         """
@@ -103,6 +106,7 @@ class RedisBackend:
         failed = [reply for reply in replies if reply != b"PONG"]
         if failed and not (self._opened and len(failed) < len(replies)):
             raise from_unexpected_reply(failed[0])
+        self._health.check()
 
     def connections(self) -> Connections:
         """Return the current number of connections, to all nodes of a cluster."""

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from redis import exceptions
 
-from ...core import Applied, Internal, StoreMisconfigured, StoreUnavailable, TableError, Throttled
+from ...core import Applied, Internal, StoreMisconfigured, StoreUnavailable, TableError, Throttled, WritesRejected
 from .records import wrong_type
 
 log = logging.getLogger(__name__)
@@ -23,13 +23,15 @@ _BY_CLASS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
     (exceptions.ClusterDownError, "the Redis Cluster is down, or no node serves the key's slot"),
     (exceptions.TryAgainError, "the key's slot is migrating to another node of the Redis Cluster"),
     (exceptions.AskError, "the key's slot is served by another node of the Redis Cluster"),
-    (exceptions.ReadOnlyError, "Redis is a read-only replica"),
 ]
 
-_BY_WORD = {
+_REJECTS_WRITES = {
     "READONLY": "Redis is a read-only replica",
     "MISCONF": "Redis rejects writes because it cannot save its data",
     "NOREPLICAS": "Redis rejects writes because it has too few replicas",
+}
+
+_BY_WORD = {
     "BUSY": "Redis is busy running a script",
     "max": "Redis has too many connections",
     "UNBLOCKED": "Redis is changing its role",
@@ -80,12 +82,16 @@ def _known(error: Exception, applied: Applied) -> TableError | None:
     """Return the error for an error reply that has a meaning of its own, else None."""
     if isinstance(error, exceptions.OutOfMemoryError):
         return Throttled("Redis is out of memory for writes")
+    if isinstance(error, exceptions.ReadOnlyError):
+        return WritesRejected(_REJECTS_WRITES["READONLY"])
     for kind, detail in _BY_CLASS:
         if isinstance(error, kind):
             return StoreUnavailable(detail)
     word = str(error).partition(" ")[0]
     if word == "WRONGTYPE":
         return wrong_type()
+    if word in _REJECTS_WRITES:
+        return WritesRejected(_REJECTS_WRITES[word])
     if word in _BY_WORD:
         return StoreUnavailable(_BY_WORD[word])
     code = getattr(error, "status_code", None) or ""  # The driver removes the codes that it knows from the text.

@@ -23,6 +23,7 @@ from ...core import (
     Unsupported,
     Update,
     Write,
+    WriteHealth,
     apply_by_kind,
     apply_in_groups,
     is_remembered,
@@ -59,6 +60,7 @@ class RedisStore:
         spec: TableSpec,
         names: KeyNames,
         index: PartitionIndex | None,
+        health: WriteHealth,
         *,
         never_evicts: bool,
         evicts_all: bool = False,
@@ -70,6 +72,7 @@ class RedisStore:
         )
         self._servers = servers
         self._names = names
+        self._health = health
         self._reads = RecordReader(servers, names)
         scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
         self._partition_scans = (
@@ -90,7 +93,9 @@ class RedisStore:
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
             return await self._reads.get(batch.keys, until)
-        return await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
+        outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
+        self._health.observe(outcomes)
+        return outcomes
 
     def _ways(self, batch: Batch) -> Sequence[str]:
         """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""

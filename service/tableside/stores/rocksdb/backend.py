@@ -11,7 +11,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field, field_validator
 from rocksdict import AccessType, BlockBasedOptions, Cache, DbClosedError, Options, Rdict, WriteBatch
 
-from ...core import Clock, Disk, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, now_ms
+from ...core import Clock, Disk, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
 from .database import Database, Handle, first_line, key_types_key
 from .expiry_sweeper import ExpirySweeper
 from .group_commit import Turn
@@ -63,6 +63,7 @@ class RocksdbBackend:
 
     def __init__(self, database: Database, sweeper: ExpirySweeper) -> None:
         self._database = database
+        self._health = WriteHealth()
         self._sweeper = sweeper
         self._closed = False
 
@@ -93,16 +94,17 @@ class RocksdbBackend:
     async def store(self, spec: TableSpec) -> RocksdbStore:
         """Return the store of one table. Raise InvalidOperation if its records have keys of other types."""
         await check_key(self._database, spec)
-        return RocksdbStore(self._database, spec)
+        return RocksdbStore(self._database, spec, self._health)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that contain records."""
         return await self._database.run_scan(self._database.table_names)
 
     async def ping(self) -> None:
-        """Raise StoreUnavailable if the database is closed."""
+        """Raise StoreUnavailable if the database is closed, or the last writes failed."""
         if self._closed:
             raise StoreUnavailable("the RocksDB database is closed")
+        self._health.check()
 
     def disk(self) -> Disk | None:
         """Return the sizes of the table files and of their file system, or None while the database is closed."""

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import DELETE_MEMORY_S, Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec, Written
+from ...core import DELETE_MEMORY_S, Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec, WritesRejected, Written
 from .group_commit import GroupCommit, Turn, Work
 
 log = logging.getLogger(__name__)
@@ -350,7 +350,7 @@ def first_line(error: Exception) -> str:
 
 def _sync_failed(error: Exception, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
     log.error("RocksDB could not sync", exc_info=error)
-    unknown = StoreUnavailable("RocksDB could not sync", applied="unknown")
+    unknown = WritesRejected("RocksDB could not sync", applied="unknown")
     return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]
 
 

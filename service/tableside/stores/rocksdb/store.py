@@ -24,6 +24,8 @@ from ...core import (
     StoreUnavailable,
     TableError,
     TableSpec,
+    WriteHealth,
+    WritesRejected,
     apply_by_kind,
     joined_outcomes,
     value_bytes,
@@ -47,8 +49,9 @@ class RocksdbStore:
 
     capabilities = Capabilities()
 
-    def __init__(self, database: Database, spec: TableSpec) -> None:
+    def __init__(self, database: Database, spec: TableSpec, health: WriteHealth) -> None:
         self._database = database
+        self._health = health
         self.spec = spec
         self._prefix = spec.name_in_store.encode() + b"\0"
         self._prefix_end = spec.name_in_store.encode() + b"\1"
@@ -84,7 +87,9 @@ class RocksdbStore:
                     read_bytes += value_bytes(turns[-1])
         except Exception as error:  # noqa: BLE001  # logged
             turns.append([self._failure(error, writes=True)] * (len(batch) - count))
-        return joined_outcomes(turns)
+        outcomes = joined_outcomes(turns)
+        self._health.observe(outcomes)
+        return outcomes
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
@@ -131,7 +136,7 @@ class RocksdbStore:
             return error
         log.error("RocksDB failed", exc_info=error)
         if writes:
-            return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
+            return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
         return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
 
     def _stopped(self, read_bytes: int, budget: Budget) -> TableError | None:
