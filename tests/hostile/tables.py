@@ -11,7 +11,6 @@ from hostile.arrow_inputs import arrow
 from hostile.costs import ROCKSDB_BYTES_MAX, TIMES_MAX, Cost, Sent, Watched, watched
 from hostile.inputs import CROWD, GONE, OPERATIONS, Input, Table, batches, reads, record, singles
 from tableside.core.store import VALUE_BYTES_MAX
-from tableside.stores.dynamodb.items import ITEM_BYTES_MAX
 
 REMOTE = ("redis", "postgres", "dynamodb")
 
@@ -71,7 +70,7 @@ class Tables:
 
 def table_of(name: str) -> Table:
     """Return the table in a kind of store."""
-    return Table(name, min(VALUE_BYTES_MAX, ITEM_BYTES_MAX - 2048) if name == "dynamodb" else VALUE_BYTES_MAX)
+    return Table(name, 398_000 if name == "dynamodb" else VALUE_BYTES_MAX)
 
 
 @contextlib.contextmanager
