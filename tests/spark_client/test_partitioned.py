@@ -32,17 +32,16 @@ from tableside_spark import (
 pytestmark = jvm("spark")
 
 PARTITIONS, ROWS = 4, 400
-PARTED = (("shards", PARTITIONS), ("two", 2))
 
 
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Service]:
     directory = tmp_path_factory.mktemp("partitioned")
     tables = ("routed", "copied", "counted", "looked_up", "streamed", "plain_default", "dead", "ordered")
-    stores: dict[str, Any] = {
-        f"s{at}": {"kind": "rocksdb", "path": str(directory / f"s{at}")} for at in range(PARTITIONS)
-    }
-    stores |= {name: {"kind": "partitioned", "partitions": ["s0", "s1", "s2", "s3"][:count]} for name, count in PARTED}
+    names = [f"s{at}" for at in range(PARTITIONS)]
+    stores: dict[str, Any] = {name: {"kind": "rocksdb", "path": str(directory / name)} for name in names}
+    stores["shards"] = {"kind": "partitioned", "partitions": names}
+    stores["two"] = {"kind": "partitioned", "partitions": names[:2]}
     config = {
         "stores": stores,
         "tables": {table: {"store": "shards"} for table in tables}
