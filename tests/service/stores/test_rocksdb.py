@@ -150,6 +150,34 @@ async def test_writes_that_were_accepted_are_finished_before_it_closes(tmp_path:
         assert len(await scanned(await backend.store(TableSpec("t")), limit=1000)) == 500
 
 
+async def test_changed_options_apply_to_an_existing_database(tmp_path: Path) -> None:
+    for write_buffer_bytes in (2**21, 2**22):
+        settings = RocksdbSettings(path=str(tmp_path / "data"), write_buffer_bytes=write_buffer_bytes)
+        await (await RocksdbBackend.open(settings)).close()
+        options = max((tmp_path / "data").glob("OPTIONS-*")).read_text()
+        assert f"\n  write_buffer_size={write_buffer_bytes}\n" in options
+        assert "filter_policy=bloomfilter" in options
+
+
+async def test_after_a_failed_sync_outcomes_are_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with database(tmp_path) as backend:
+        store = await backend.store(TableSpec("t"))
+        await written(store, put("a", {"n": 1}))
+
+        def fails() -> None:
+            raise OSError("no space left")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backend._database._writes, "_sync", fails)
+            outcomes = await store.apply([put("b"), Get("a"), update("x", {}), Delete("a")])
+        assert isinstance(outcomes[0], StoreUnavailable)
+        assert (outcomes[0].applied, outcomes[0].retriable) == ("unknown", True)
+        assert isinstance(outcomes[3], StoreUnavailable)
+        assert not isinstance(outcomes[1], TableError)
+        assert outcomes[2] is not None
+        await written(store, put("b", {"n": 2}))
+
+
 async def test_the_sweep_removes_only_expired_records(tmp_path: Path) -> None:
     time = Time(real=False)
     async with database(tmp_path, time, sweep_every_s=0.05) as backend:
