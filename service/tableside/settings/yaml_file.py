@@ -14,16 +14,30 @@ from .faults import Fault, SettingsError
 FILE_BYTES_MAX = 16 * 2**20
 """Maximum size of a configuration file, and of a file with tokens."""
 
+NODES_MAX = 1_000_000
+"""Maximum number of values in a file. An alias counts as all the values that it repeats."""
+
 DEPTH_MAX = 32
-"""Maximum depth of nested mappings and lists."""
+"""Maximum depth of nested mappings and lists, with aliases replaced by their values."""
+
+NUMBER_LENGTH_MAX = 100
+"""Maximum length of a number or date. Longer ones can take quadratic time."""
 
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 _TAG = "tag:yaml.org,2002:"
 # YAML 1.1 gives a plain `=` the type "value". Helm writes the text "=" that way.
 _TEXT = frozenset({f"{_TAG}str", f"{_TAG}value"})
+_MERGE = f"{_TAG}merge"
 _COLLECTIONS = frozenset({f"{_TAG}map", f"{_TAG}seq"})
-_UNREADABLE = "cannot be read; a text that begins with ! or looks like a number or a date needs quotes"
+_KINDS = {
+    f"{_TAG}bool": "a boolean",
+    f"{_TAG}float": "a number",
+    f"{_TAG}int": "a number",
+    f"{_TAG}null": "null",
+    f"{_TAG}timestamp": "a date",
+}
+_NOT_TEXT = "has a YAML tag that is not supported; a text that begins with ! needs quotes"
 
 
 def read_text(file: str | Path, path: str = "") -> str:
@@ -52,11 +66,12 @@ def parse_yaml(text: str, path: str, faults: list[Fault]) -> Any:
     try:
         _check_depth(text, path)
         root = yaml.compose(text, _Loader)
-        return None if root is None else _YamlReader(faults).value(root, path)
     except yaml.YAMLError as error:
         raise SettingsError([*faults, Fault(path, f"the file is not YAML: {_yaml_problem(error)}")]) from None
-    except RecursionError:
-        raise SettingsError([*faults, Fault(path, "a value contains itself")]) from None
+    try:
+        return None if root is None else _YamlReader(faults).value(root, path, 1)
+    except SettingsError as error:
+        raise SettingsError([*faults, *error.faults]) from None
 
 
 def _check_depth(text: str, path: str) -> None:
@@ -92,47 +107,81 @@ _PROBLEMS = {
 
 
 class _YamlReader:
-    """Turns nodes into data. Names are text, also those that YAML takes for something else. Continues after a fault."""
+    """Turns nodes into data. Adds faults and continues, as far as the text can still be understood."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self._faults = faults
         self._constructor = SafeConstructor()
-        self._values: dict[yaml.Node, Any] = {}
+        self._nodes = 0
 
-    def value(self, node: yaml.Node, path: str) -> Any:
-        """Return the value of a node. Nodes that aliases repeat have one value. Raise YAMLError for a wrong merge."""
-        if node not in self._values:
-            self._values[node] = self._read(node, path)
-        return self._values[node]
-
-    def _read(self, node: yaml.Node, path: str) -> Any:
+    def value(self, node: yaml.Node, path: str, depth: int) -> Any:
+        """Return the value of a node. Raise SettingsError if the data exceed a limit or contain themselves."""
+        self._nodes += 1
+        if self._nodes > NODES_MAX:
+            message = f"here the file exceeds {NODES_MAX:,} values, with aliases counted in full"
+            raise SettingsError([Fault(path, message)])
+        if depth > DEPTH_MAX:
+            raise SettingsError([Fault(path, f"is nested deeper than {DEPTH_MAX} levels")])
         if isinstance(node, yaml.ScalarNode):
-            return node.value if node.tag in _TEXT else self._scalar(node, path)
+            return self._scalar(node, path)
         if node.tag not in _COLLECTIONS:
-            self._faults.append(Fault(path, _UNREADABLE))
-        if isinstance(node, yaml.MappingNode):
-            return self._mapping(node, path)
-        return [self.value(each, _below(path, index)) for index, each in enumerate(node.value)]
+            self._add(path, _NOT_TEXT)
+        return self._mapping(node, path, depth) if isinstance(node, yaml.MappingNode) else self._list(node, path, depth)
+
+    def _list(self, node: yaml.Node, path: str, depth: int) -> list[Any]:
+        return [self.value(each, _below(path, index), depth + 1) for index, each in enumerate(node.value)]
+
+    def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:
+        own, merged = dict[str, Any](), dict[str, Any]()
+        lines: dict[str, int] = {}
+        for name_node, value_node in node.value:
+            name, line = self._name(name_node, path), name_node.start_mark.line + 1
+            member = _below(path, name)
+            if (first := lines.setdefault(name, line)) != line or name in own:
+                self._add(member, f"is given twice, in {f'lines {first} and' if first != line else 'line'} {line}")
+            value = self.value(value_node, member, depth + 1)
+            if name_node.tag == _MERGE:
+                merged = self._merged(value, member)
+            else:
+                own[name] = value
+        return {**merged, **own} if merged else own
+
+    def _name(self, node: yaml.Node, path: str) -> str:
+        """Return the name of a member."""
+        if not isinstance(node, yaml.ScalarNode):
+            line = node.start_mark.line + 1
+            raise SettingsError([Fault(path, f"has a name in line {line} that is not a text")])
+        if node.tag not in _TEXT and node.tag != _MERGE:
+            why = f"YAML reads this name as {_KINDS[node.tag]}: quote it" if node.tag in _KINDS else _NOT_TEXT
+            self._add(_below(path, node.value), why)
+        return str(node.value)
+
+    def _merged(self, value: Any, path: str) -> dict[str, Any]:
+        """Return the members that a merge key adds. In a list of mappings, the first takes precedence."""
+        merged: dict[str, Any] = {}
+        for source in reversed(value) if isinstance(value, list) else [value]:
+            if isinstance(source, dict):
+                merged |= source
+            else:
+                self._add(path, "is not a mapping or a list of mappings")
+        return merged
 
     def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
+        if node.tag in _TEXT:
+            return node.value
+        if node.tag not in _KINDS:
+            self._add(path, _NOT_TEXT)
+            return None
         try:
+            if len(node.value) > NUMBER_LENGTH_MAX:
+                raise ValueError
             return self._constructor.construct_object(node)
-        except (yaml.YAMLError, ArithmeticError, AttributeError, LookupError, ValueError):  # such as an impossible date
-            self._faults.append(Fault(path, _UNREADABLE))
+        except (ArithmeticError, AttributeError, LookupError, ValueError):  # PyYAML's, such as for an impossible date
+            self._add(path, f"cannot be read as {_KINDS[node.tag]}; a text needs quotes")
             return None
 
-    def _mapping(self, node: yaml.MappingNode, path: str) -> dict[str, Any]:
-        lines: dict[str, int] = {}
-        for name, _ in node.value:
-            line = name.start_mark.line + 1
-            if not isinstance(name, yaml.ScalarNode):
-                raise SettingsError([*self._faults, Fault(path, f"has a name in line {line} that is not a text")])
-            if (first := lines.get(name.value)) is not None:
-                where = f"lines {first} and {line}" if first != line else f"line {line}"
-                self._faults.append(Fault(_below(path, name.value), f"is given twice, in {where}"))
-            lines[name.value] = line
-        self._constructor.flatten_mapping(node)  # adds the members of merge keys
-        return {name.value: self.value(each, _below(path, name.value)) for name, each in node.value}
+    def _add(self, path: str, message: str) -> None:
+        self._faults.append(Fault(path, message))
 
 
 def _below(path: str, name: str | int) -> str:

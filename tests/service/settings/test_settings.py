@@ -112,7 +112,7 @@ MEMORY = "stores: {fast: {kind: memory}}"
             "must begin with http:// or",
         ),
         ("stores: &a [1", "", "is not YAML"),
-        ("stores: !!python/object:os.system {}", "stores", "cannot be read; a text that begins with !"),
+        ("stores: !!python/object:os.system {}", "stores", "has a YAML tag that is not supported"),
     ],
 )
 def test_a_fault_has_the_path_and_the_words_of_the_file(tmp_path: Path, text: str, path: str, message: str) -> None:
@@ -193,7 +193,7 @@ def test_a_malformed_variable_is_a_fault_and_its_default_is_not_shown(tmp_path: 
     ("password", "fault"),
     [
         ("*marked", "line 4, column 15: found undefined alias; a text that begins with \\* needs quotes"),
-        ("!marked", "stores.cache.password: cannot be read; a text that begins with !"),
+        ("!marked", "stores.cache.password: has a YAML tag that is not supported; a text that begins with ! needs"),
         ("!marked!marked x", "not YAML: line 4, column 15: .* tag"),
     ],
 )
