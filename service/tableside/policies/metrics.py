@@ -104,8 +104,8 @@ class PolicyMetrics:
         )
         self.cache_gets = counter(
             "tableside_cache_gets",
-            "Gets by the source of the outcome: hit is the cache, miss a read of the store, coalesced a read that "
-            "another get had begun, bypassed a read because the caller accepted no cached record.",
+            "Gets by the source of the outcome: hit is the cache, miss a read of the store, "
+            "bypassed a read because the caller accepted no cached record.",
             *("table", "outcome"),
         )
         self.cache_age_seconds = histogram(
@@ -116,23 +116,6 @@ class PolicyMetrics:
         )
         self.cache_records = gauge("tableside_cache_records", "Records and absences in a cache.", "table")
         self.cache_bytes = gauge("tableside_cache_bytes", "Memory of a cache's entries.", "table")
-        self.cache_invalidations = counter(
-            "tableside_cache_invalidations",
-            "Written keys that this replica published to others (sent), or received from them; all keys of a table at "
-            "once count as one.",
-            *("table", "direction"),
-        )
-        self.channel_up = gauge(
-            "tableside_cache_channel_up",
-            "1 while this replica is subscribed to the channel and can publish, by the store of the channel.",
-            "store",
-            "livemin",
-        )
-        self.channel_losses = counter(
-            "tableside_cache_channel_losses",
-            "Times that this replica lost its subscription, by the store of the channel.",
-            "store",
-        )
         self.cache_sizes: dict[str, dict[int | None, tuple[int, int]]] = {}
         """The records and bytes of each partition's cache, by table."""
 
@@ -143,16 +126,13 @@ class CacheMetrics:
     def __init__(self, metrics: PolicyMetrics, table: str, partition: int | None = None) -> None:
         self._partition = partition
         self._by_partition = metrics.cache_sizes.setdefault(table, {})
-        self._hits, self._misses, self._coalesced, self._bypassed = (
-            metrics.cache_gets.labels(table, outcome) for outcome in ("hit", "miss", "coalesced", "bypassed")
+        self._hits, self._misses, self._bypassed = (
+            metrics.cache_gets.labels(table, outcome) for outcome in ("hit", "miss", "bypassed")
         )
         self._age_seconds = metrics.cache_age_seconds.labels(table)
         self._evictions = metrics.cache_evictions.labels(table)
         self._records = metrics.cache_records.labels(table)
         self._bytes = metrics.cache_bytes.labels(table)
-        self.sent, self.received = (
-            metrics.cache_invalidations.labels(table, direction) for direction in ("sent", "received")
-        )
         self._evictions_counted = 0
 
     def count_hits(self, gets: int, age_s: float) -> None:
@@ -160,11 +140,10 @@ class CacheMetrics:
         self._hits.inc(gets)
         self._age_seconds.observe(age_s)
 
-    def count_misses(self, gets: int, bypassed: int, joined: int) -> None:
-        """Count gets that read the store, those of them that accept no cached record, and gets that join a load."""
+    def count_misses(self, gets: int, bypassed: int) -> None:
+        """Count gets that read the store, and those of them that accept no cached record."""
         self._misses.inc(gets - bypassed)
         self._bypassed.inc(bypassed)
-        self._coalesced.inc(joined)
 
     def update_size(self, records: int, size_bytes: int, evictions: int) -> None:
         """Update the gauges, and the counter of evictions from their total."""

@@ -13,7 +13,7 @@ from tableside.cli import app
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"stores: &a {m: *a}", "a value contains itself"),
+        (b"stores: &a {m: *a}", "is nested deeper than 32 levels"),
         (b"\0", "the file is not YAML"),
         (b"", "the configuration must be a mapping with stores and tables"),
     ],

@@ -41,7 +41,7 @@ SHED = "shed"
 """Requests that were shed. Only the counters of all tables together have it, because such requests name no table."""
 
 _BUCKETS = tuple(f"le {bound}" for bound in BOUNDS_S)
-_CACHE_OUTCOMES = ("cache hit", "cache miss", "cache coalesced", "cache bypassed")
+_CACHE_OUTCOMES = ("cache hit", "cache miss", "cache bypassed")
 
 Counts: TypeAlias = dict[str, float]
 """The counters of one table, by name. They never decrease, and an absent counter is 0."""

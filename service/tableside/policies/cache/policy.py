@@ -71,7 +71,7 @@ class Cache(Policy):
         if len(missing) < len(gets):
             self._metrics.count_hits(len(gets) - len(missing), now - oldest)
         if missing:
-            self._metrics.count_misses(len(missing), sum(gets[position].max_age_s == 0 for position in missing), 0)
+            self._metrics.count_misses(len(missing), sum(gets[position].max_age_s == 0 for position in missing))
             asked = operations if len(missing) == len(gets) else at_positions(operations, missing)
             answers = await self._read(asked, [gets[position].key for position in missing], budget)
             for position, answer in zip(missing, answers, strict=True):
