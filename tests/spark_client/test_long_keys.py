@@ -173,6 +173,7 @@ def test_client_and_service_have_the_same_operators() -> None:
     [
         ({"$set": {"a": 1}, "$unset": ["b"], "$max": {"c": 1}}, True),
         ({"$set": {"a": 1}, "$inc": {"b": 1}}, False),
+        ({"$push": {"a": 1}}, False),
         ({"$addToSet": {"a": 1}}, True),
         ({}, True),
     ],

@@ -151,7 +151,7 @@ ROW = """
            array(named_struct('t', timestamp'0001-01-01 00:00:00Z', 'x', cast(null as int))) l,
            map('t', timestamp'2013-07-01 10:00:00.123456Z', 'x', null) m
 """
-TYPES = """t timestamp, julian timestamp, d date, z timestamp_ntz, f float, s string, n decimal(20,10), x int,
+TYPES = """t timestamp, julian timestamp, d date, z timestamp_ntz, s string, f float, n decimal(20,10), x int,
             l array<struct<t: timestamp, x: int>>, m map<string, timestamp>"""
 
 
