@@ -7,6 +7,7 @@ treats all others as a sequence of operations. So a new member is never ignored.
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain, repeat
+from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 from .concurrency import gather_bounded
@@ -241,9 +242,18 @@ def batch_of(operations: Sequence[Operation]) -> Batch | None:
 
 def has_only(item: Operation, *names: str) -> bool:
     """Return whether no field of a struct has another value than its default, except these."""
-    return all(
-        name in names or getattr(item, name) == default for name, default in _members(cast("Any", type(item))).items()
-    )
+    values_of, defaults = _others(cast("Any", type(item)), names)
+    return bool(values_of(item) == defaults)
+
+
+@cache
+def _others(kind: Any, names: tuple[str, ...]) -> tuple[Callable[[Any], Any], Any]:
+    """Return a function that gets the values of the fields except these, and their defaults in the same form."""
+    others = {name: default for name, default in _members(kind).items() if name not in names}
+    if not others:
+        return (lambda item: ()), ()
+    defaults = tuple(others.values())
+    return attrgetter(*others), defaults if len(defaults) > 1 else defaults[0]
 
 
 def shared(column: Sequence[Cell]) -> Sequence[Cell]:

@@ -35,11 +35,15 @@ class AuditLog:
 
     def request_ended(self, scope: Scope, context: RequestContext) -> None:
         """Log the events of a request that has ended."""
-        if self._level == "none" or (context.reads and context.code is None and not context.denied):
+        succeeded = context.code is None and not context.denied
+        if self._level == "none" or (succeeded and (context.reads or not self._logs_write(context))):
             return
         for event in _events(context):
             if event != WRITE or self._level == "writes":
                 self._write(event, _members(event, context, self._proxies.client_address(scope)))
+
+    def _logs_write(self, context: RequestContext) -> bool:
+        return self._level == "writes" or context.detail is not None or _administers(context)
 
     def configuration_changed(self, settings: LogSettings, changed: Iterable[str]) -> None:
         """Log the names of changed settings, also if one of them turns the audit log on or off."""
