@@ -1,5 +1,5 @@
-"""Generate the reference pages of the documentation from the code: HTTP interface, settings, command line.
+"""Generate the page of the settings and the schema of the chart's configuration from the code, and the figures.
 
-`references` maps each page to its generator: `rest`, `settings` and `command_line` generate one page each.
+`references` maps each file to its generator: `settings` generates the page, and `values_schema` the schema.
 `phrases` describes JSON schemas in words.
 """

@@ -1,4 +1,4 @@
-"""`python -m scripts.reference` writes the generated pages. `--check` only lists outdated ones."""
+"""`python -m scripts.reference` writes the generated files. `--check` only lists outdated ones."""
 
 import sys
 
@@ -6,7 +6,7 @@ from .references import stale, write
 
 
 def main(arguments: list[str]) -> int:
-    """Return 0 if all pages are up to date, or are now."""
+    """Return 0 if all files are up to date, or are now."""
     if arguments == ["--check"]:
         names = stale()
         for name in names:

@@ -1,16 +1,14 @@
-"""The generated pages, figures and schema of the chart, their generators, and checks whether they are up to date."""
+"""The generated page, figures and schema of the chart, their generators, and checks whether they are up to date."""
 
 from collections.abc import Callable
 from functools import partial
 
 from ..bootstrap import ROOT
 from ..figures import figure
-from . import command_line, rest, settings, values_schema
+from . import settings, values_schema
 
 PAGES: dict[str, Callable[[], str]] = {
-    "docs/reference/rest.md": rest.page,
     "docs/reference/settings.md": settings.page,
-    "docs/reference/command-line.md": command_line.page,
     values_schema.FILE: values_schema.page,
     **{f"docs/images/{name}.svg": partial(figure.svg, name) for name in figure.NAMES},
 }

@@ -1,4 +1,4 @@
-"""The documentation's site builds without network access or broken links, and generated pages are up to date."""
+"""The documentation's site builds without network access or broken links, and generated files are up to date."""
 
 import asyncio
 import re
@@ -106,22 +106,19 @@ async def test_a_browser_loads_nothing_from_other_hosts_even_in_searches(site: P
 
 @pytest.fixture(scope="module")
 def stale() -> list[str]:
-    """The generated pages that are out of date. To find them, all are generated."""
+    """The generated files that are out of date. To find them, all are generated."""
     return references.stale()
 
 
 @pytest.mark.parametrize("name", references.PAGES)
-def test_a_generated_page_is_up_to_date(name: str, stale: list[str]) -> None:
+def test_a_generated_file_is_up_to_date(name: str, stale: list[str]) -> None:
     assert name not in stale, f"{name} is out of date: renew it by `scripts/run python -m scripts.reference`"
-
-
-def generated(name: str) -> str:
-    return (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
 
 
 @pytest.mark.server
 def test_every_public_name_of_the_client_is_described(site: Path) -> None:
-    said = re.findall(r"^::: (tableside_(?:spark|client)\.\S+)$", generated("python.md"), re.MULTILINE)
+    page = (ROOT / "docs" / "reference" / "python.md").read_text(encoding="utf-8")
+    said = re.findall(r"^::: (tableside_(?:spark|client)\.\S+)$", page, re.MULTILINE)
     for package in (tableside_spark, tableside_client):
         assert {f"{package.__name__}.{name}" for name in package.__all__} <= {*said, "tableside_client.Retries"}
     text = (site / "reference" / "python.html").read_text(encoding="utf-8")
