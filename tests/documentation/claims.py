@@ -46,6 +46,7 @@ CLAIMS: dict[str, list[str]] = {
     "deploy/chart/test_documentation.py::test_other_yaml_blocks_of_a_page_belong_to_other_tools": ["docs/kubernetes.md yaml"],
     "deploy/chart/test_documentation.py::test_values_of_a_page_render_and_the_service_accepts_their_configuration": [
         "docs/kubernetes.md yaml config:",
+        "docs/kubernetes.md yaml enabled: true",
     ],
     "distribution/test_distribution.py::test_an_extra_installs_the_dependencies_of_its_store": ["docs/releasing.md sh requirements.txt"],
     "distribution/test_plug_ins.py::test_it_passes_the_shared_suite": ["docs/writing-a-store.md python class TestFiles"],

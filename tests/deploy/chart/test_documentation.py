@@ -33,8 +33,17 @@ BLOCKS = [block for page in PAGES for block in blocks(page)]
 MIB = 2**20
 
 
+MEMBERS = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8")).keys()
+
+
 def values() -> list[Block]:
-    return [one for one in BLOCKS if one.language == "yaml" and "config" in yaml.safe_load(one.text)]
+    return [one for one in BLOCKS if one.language == "yaml" and yaml.safe_load(one.text).keys() <= MEMBERS]
+
+
+def completed(block: Block) -> dict[str, Any]:
+    """Return the values of a block. Those without stores are an addition to the first values of the page."""
+    own, first = (yaml.safe_load(one.text) for one in (block, values()[0]))
+    return own if "stores" in own.get("config", {}) else merged(first, own)
 
 
 def others() -> list[Block]:
@@ -43,7 +52,7 @@ def others() -> list[Block]:
 
 @pytest.mark.parametrize("block", values(), ids=str)
 def test_values_of_a_page_render_and_the_service_accepts_their_configuration(block: Block, tmp_path: Path) -> None:
-    objects = render(yaml.safe_load(block.text))
+    objects = render(completed(block))
     assert pod_security_faults(pod(objects)["spec"]) == []
     text, tokens = configuration(objects), tmp_path / "tokens.yaml"
     tokens.write_text(f"[{{name: a, sha256: {'ab' * 32}}}]\n")
