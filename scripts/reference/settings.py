@@ -57,7 +57,7 @@ def _top() -> Iterable[str]:
     schema = top_model().model_json_schema()
     sections = {title: Section(title, model) for title, model in schema.get("$defs", {}).items()}
     _place(schema, "", sections)
-    whole = Section("Settings", {**schema, "description": "The members of the file."}, ["At the top"])
+    whole = Section("Settings", schema, ["At the top"])
     for section in [whole, *_in_order(schema, sections)]:
         yield _section("##", section, sections)
 
@@ -120,11 +120,7 @@ def _stores() -> Iterable[str]:
 
 
 def _section(level: str, section: Section, sections: Mapping[str, Section]) -> str:
-    return f"{level} {section.heading}\n\n{_body(section.model, sections)}"
-
-
-def _body(model: Schema, sections: Mapping[str, Section]) -> str:
-    return f"{_about(model.get('description', ''))}\n\n{_members(model, sections)}"
+    return f"{level} {section.heading}\n\n{_members(section.model, sections)}"
 
 
 def _members(model: Schema, sections: Mapping[str, Section]) -> str:
@@ -155,8 +151,3 @@ def _shown(member: Schema) -> str:
             return code(int(value))
         case value:
             return code(value)
-
-
-def _about(text: str) -> str:
-    """Return the first sentence of the description of a model."""
-    return re.split(r"(?<=\.)\s+", " ".join(text.split()))[0]
