@@ -261,11 +261,15 @@ class PostgresBackend:
     async def _sweep_forever(self) -> None:
         while True:
             await asyncio.sleep(self._settings.sweep_every_s)
-            for store in [*self._stores.values()]:
-                try:
-                    await store.sweep()
-                except TableError as error:
-                    log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        # A function of its own, because a variable of the endless loop would keep the last store alive.
+        for store in [*self._stores.values()]:
+            try:
+                await store.sweep()
+            except TableError as error:
+                log.info("table %s: expired records are deleted later: %s", store.spec.name, error.detail)
 
 
 def _unavailable(error: TableError) -> StoreUnavailable:
