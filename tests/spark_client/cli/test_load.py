@@ -163,6 +163,20 @@ def test_columns_that_cannot_be_loaded_are_named_before_the_first_row(
 
 
 @pytest.mark.server
+def test_the_first_errors_are_shown_and_all_are_counted(load_file: Command) -> None:
+    done = load_file("load_errors", "rows.jsonl", "{}\n" * 2_500)
+    assert done.stdout == "0 records stored in load_errors, 2500 failed\n"
+    assert len(done.stderr.splitlines()) == 5
+
+
+@pytest.mark.server
+def test_a_damaged_file_fails_after_the_rows_before_the_damage(load_file: Command) -> None:
+    done = load_file("load_damaged", "rows.csv", "id,n\na,1\nb,1,2\n")
+    assert done.exit_code == 1
+    assert "rows.csv cannot be read any further" in done.stderr
+
+
+@pytest.mark.server
 def test_a_load_survives_a_restart_of_the_service_and_prints_that_it_waits(tmp_path: Path) -> None:
     port, pipe, errors = free_port(), tmp_path / "rows.jsonl", tmp_path / "errors"
     os.mkfifo(pipe)
