@@ -19,6 +19,7 @@ from scripts.figures import figure
 from scripts.reference import references
 from servers import chromium
 from servers.process import HOST, Server, accepts_connections, free_port, running
+from tableside.http.wire.problems import CODES
 
 PAGES = sorted(path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md"))
 BUILD = [sys.executable, "-m", "zensical", "build", "--strict", "--clean"]
@@ -148,3 +149,9 @@ def test_an_empty_line_precedes_every_list(page: str) -> None:
     marked = r"(?:[*-]|\d+\.) "
     assert re.findall(rf"^(?!{marked}|[ #\n]).*\n{marked}.*", prose, re.MULTILINE) == []
     assert re.findall(rf"^ {{1,3}}{marked}.*", prose, re.MULTILINE) == []
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_the_page_on_http_has_every_error_code(code: str) -> None:
+    status, meaning = CODES[code]
+    assert f"| `{code}` | {status} | {meaning} |" in (ROOT / "docs" / "http.md").read_text(encoding="utf-8")
