@@ -32,7 +32,7 @@ pytestmark = [pytest.mark.daily, pytest.mark.chart]
 
 VERSIONS = ["1.30", "1.31", "1.32", "1.33", "1.34", "1.35", "1.36", "1.37"]
 CUSTOM = {"HTTPRoute", "PrometheusRule", "ServiceMonitor"}
-"""Kinds of other projects, for which there is no schema."""
+"""Kinds of other projects, whose definitions the API server of `test_kubernetes.py` has."""
 
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")
 LABEL = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
