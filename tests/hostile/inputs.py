@@ -230,6 +230,9 @@ def reads() -> Iterator[Input]:
     for header, piece in LONG_HEADERS.items():
         headers = {**JSON, header: piece * (size // len(piece) - 1)}
         yield Input(f"GET, long {header}", partial(_get, "TABLE/records/head", headers=headers))
+    for header in LONG_HEADERS:
+        headers = {**JSON, header: f"a{' ' * size}a"}
+        yield Input(f"GET, spaces in {header}", partial(_get, "TABLE/records/head", headers=headers))
     many = {f"x-{number}": "a" * (size // HEADERS_MAX - 20) for number in range(HEADERS_MAX - 16)}
     yield Input("GET, many headers", partial(_get, "TABLE/records/head", headers={**JSON, **many}))
     for name, (path, piece) in LONG_PATHS.items():

@@ -26,7 +26,6 @@ _HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 """A Content-Length. Leading zeros are valid, but Python converts only 4,300 digits."""
 
-_COMMA = re.compile(rb"[ \t]*,[ \t]*")
 _ABSOLUTE = re.compile(rb"(https?)://([^/?#@]+)(?:[/?#]|$)", re.IGNORECASE)
 _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _ESCAPED_NON_ASCII = re.compile(rb"%[89A-Fa-f]")
@@ -225,7 +224,7 @@ def malformed() -> MalformedRequest:
 
 def _listed(given: Mapping[bytes, bytes], name: bytes) -> list[bytes]:
     """Return the elements of a header's comma-separated values, in lower case."""
-    return _COMMA.split(given[name].lower()) if name in given else []
+    return [one.strip(b" \t") for one in given[name].lower().split(b",")] if name in given else []
 
 
 def _body_bytes(given: Mapping[bytes, bytes], version: str) -> int | None:
