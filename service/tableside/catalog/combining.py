@@ -68,7 +68,8 @@ async def steps_by_key(
     for key, of_key in runs.items():
         steps = waiting[key] = deque()
         for run in of_key:
-            steps.append(run.step(operations))
+            combined = _combined([operations[position] for position in run.positions])
+            steps.append(Step(combined, tuple(run.positions)))
             if yielder.due:
                 await _yield_within(yielder, budget)
     return waiting
@@ -92,7 +93,7 @@ class _Run:
 
     def __init__(self, position: int, first: Operation) -> None:
         self._first = first
-        self._positions = [position]
+        self.positions = [position]
         self._bytes = size_bytes(first)
 
     def add(self, position: int, operation: Operation, key_names: frozenset[str], *, folding: bool) -> bool:
@@ -100,26 +101,23 @@ class _Run:
         first = self._first
         if type(operation) is not type(first) or first.partitions != operation.partitions:
             return False
-        if len(self._positions) >= COMBINED_OPERATIONS_MAX:
+        if len(self.positions) >= COMBINED_OPERATIONS_MAX:
             return False
         if isinstance(operation, Put | Update) and isinstance(first, Put | Update):
             fits = folding and _plain(first) and _plain(operation) and self._may_fold(operation, key_names)
         else:
             fits = isinstance(operation, Get)
         if fits:
-            self._positions.append(position)
+            self.positions.append(position)
         return fits
-
-    def step(self, operations: Sequence[Operation]) -> Step:
-        """Return the step that combines the operations."""
-        return Step(_combined([operations[position] for position in self._positions]), tuple(self._positions))
 
     def _may_fold(self, write: Put | Update, key_names: frozenset[str]) -> bool:
         """Return whether a write may follow the first. A put that another put replaces costs nothing."""
         if isinstance(write, Put):
             return True
         self._bytes += size_bytes(write)
-        touches = key_names and any(_touches(key_names, one) for one in (self._first, write))
+        updates = [one for one in (self._first, write) if isinstance(one, Update)]
+        touches = key_names and any(not key_names.isdisjoint(touched_members(one.changes)) for one in updates)
         return not touches and self._bytes <= COMBINED_BYTES_MAX
 
 
@@ -127,7 +125,8 @@ def _combined(operations: Sequence[Operation]) -> Operation:
     """Return one operation with the effect of several of one kind."""
     first = operations[0]
     if isinstance(first, Get):
-        return min((get for get in operations if isinstance(get, Get)), key=_age_max_s)
+        gets = [get for get in operations if isinstance(get, Get)]
+        return min(gets, key=lambda get: math.inf if get.max_age_s is None else get.max_age_s)
     if len(operations) == 1 or not isinstance(first, Update):
         return operations[-1]
     each = [update.changes for update in operations if isinstance(update, Update)]
@@ -137,23 +136,13 @@ def _combined(operations: Sequence[Operation]) -> Operation:
     return msgspec.structs.replace(first, changes=changes)
 
 
-def _touches(names: frozenset[str], write: Operation) -> bool:
-    return isinstance(write, Update) and not names.isdisjoint(touched_members(write.changes))
-
-
-def _age_max_s(get: Get) -> float:
-    return math.inf if get.max_age_s is None else get.max_age_s
-
-
 _COMBINABLE = ("key", "value", "changes", "default", "partitions")
 """The members that a combined write may have. A write in which another one differs from its default is sent alone."""
 
 
 def _plain(write: Put | Update) -> bool:
     """Return whether a write is in at most one partition, and has only members that may be combined."""
-    if write.partitions is not None and len(write.partitions) > 1:
-        return False
-    return has_only(write, *_COMBINABLE)
+    return (write.partitions is None or len(write.partitions) < 2) and has_only(write, *_COMBINABLE)
 
 
 def set_outcomes(
@@ -166,17 +155,17 @@ def set_outcomes(
     if isinstance(answer, TableError):
         if (error := _unresolved(answer)) is not None:
             not_attempted = error.not_attempted()
-            for held_back in steps:
-                _set_all(held_back.positions, not_attempted, outcomes)
+            for position in [position for later in steps for position in later.positions]:
+                outcomes[position] = not_attempted
             steps.clear()
         elif len(step.positions) > 1 and not isinstance(step.operation, Get):
             # The store rejected one of the combined operations, and the others must succeed: send each alone.
             steps.extendleft(Step(operations[position], (position,)) for position in reversed(step.positions))
             return
+    for position in step.positions:
+        outcomes[position] = answer
     if isinstance(answer, Written) and len(step.positions) > 1:
         _set_superseded(step.positions, answer, outcomes)
-    else:
-        _set_all(step.positions, answer, outcomes)
 
 
 def _unresolved(error: TableError) -> TableError | None:
@@ -190,25 +179,16 @@ def _unresolved(error: TableError) -> TableError | None:
     return next((part for part in parts if part.retriable or part.applied == "unknown"), None)
 
 
-def _set_all(positions: Sequence[int], answer: Outcome, outcomes: list[Outcome]) -> None:
-    for position in positions:
-        outcomes[position] = answer
-
-
 def _set_superseded(positions: Sequence[int], answer: Written, outcomes: list[Outcome]) -> None:
     """Give the last operation the etag of the record, and the others etags that no record has.
 
-    Their versions were replaced in one step.
+    Their versions were replaced in one step. The partition that the outcome may name has the same etag.
     """
     for position in positions:
         etag = answer.etag if position == positions[-1] or answer.etag is None else f"{answer.etag}.{position}"
-        outcomes[position] = _with(answer, etag, created=answer.created and position == positions[0])
-
-
-def _with(answer: Written, etag: str | None, *, created: bool) -> Written:
-    """Return the outcome with another etag, also in the partition that it may name."""
-    own = msgspec.structs.replace(answer, etag=etag, created=created, partitions=None)
-    if answer.partitions is None:
-        return own
-    placed = tuple(PartitionOutcome(part.partition, own) for part in answer.partitions)
-    return msgspec.structs.replace(own, partitions=placed)
+        created = answer.created and position == positions[0]
+        own = msgspec.structs.replace(answer, etag=etag, created=created, partitions=None)
+        if answer.partitions is not None:
+            placed = tuple(PartitionOutcome(part.partition, own) for part in answer.partitions)
+            own = msgspec.structs.replace(own, partitions=placed)
+        outcomes[position] = own
