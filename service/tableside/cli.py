@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
@@ -257,8 +257,6 @@ def _usage_error(message: str) -> NoReturn:
     raise typer.Exit(2)
 
 
-TOKEN_RANDOM_BYTES = 32
-
 TOKEN_PREFIX = "tableside_"  # noqa: S105  # a prefix, not a password
 """Makes it possible to recognize a leaked token, for example in a repository."""
 
@@ -285,7 +283,7 @@ def new(
 
     from .auth import TokenSettings
 
-    secret = TOKEN_PREFIX + secrets.token_urlsafe(TOKEN_RANDOM_BYTES)
+    secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     digest = sha256(secret.encode()).hexdigest()
     entry = {"name": name, "sha256": digest, "read": read or [], "write": write or [], "admin": admin}
     try:
@@ -315,7 +313,7 @@ def explain(
     from .core import TableError
 
     try:
-        caller = asyncio.run(_identify(settings, _read_token(token_file)))
+        caller = asyncio.run(_identify(settings, token_file))
     except (TokenRejected, TableError, OSError) as error:
         typer.echo(f"rejected: {error}", err=True)
         raise typer.Exit(1) from None
@@ -325,21 +323,14 @@ def explain(
     typer.echo(f"admin:  {'yes' if caller.admin else 'no'}")
 
 
-def _read_token(file: Path | None) -> bytes:
-    from .auth import TOKEN_BYTES_MAX
-
-    if file is None:
-        return sys.stdin.buffer.read(4 * TOKEN_BYTES_MAX).strip()
-    with file.open("rb") as opened:
-        return opened.read(4 * TOKEN_BYTES_MAX).strip()
-
-
-async def _identify(settings: "AuthSettings", token: bytes) -> "Caller":
-    """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
+async def _identify(settings: "AuthSettings", file: Path | None) -> "Caller":
+    """Return the caller of the token in a file. Raise TokenRejected, or TableError if keys cannot be fetched."""
     from prometheus_client import CollectorRegistry
 
-    from .auth import Auth, KeysMissing
+    from .auth import TOKEN_BYTES_MAX, Auth, KeysMissing
 
+    with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as opened:
+        token = opened.read(4 * TOKEN_BYTES_MAX).strip()
     auth = Auth(settings, CollectorRegistry())
     fetching = asyncio.create_task(auth.run())
     try:
