@@ -27,13 +27,15 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from tableside.app import create_app
-from tableside.catalog.stack import StackContext, StackMetrics, build_stack
+from tableside.catalog import CatalogMetrics, Environment
+from tableside.catalog.open_stores import OpenStore
+from tableside.catalog.stack import build_stack
 from tableside.core.operations import Get, Put
 from tableside.core.store import TableSpec
 from tableside.server.connection import HttpConnection
 from tableside.server.exchange import SharedState
 from tableside.settings import TableSettings, validate
-from tableside.stores.memory import MemoryStore
+from tableside.stores.memory import MemoryBackend, MemoryStore
 
 from . import records
 
@@ -67,8 +69,8 @@ async def run(calls: int, rounds: int) -> dict[str, float]:
 async def _ways(app: Any, bare: ASGIApp) -> dict[str, Way]:
     store, table, get = MemoryStore(TableSpec(records.TABLE)), app.state.catalog.entry(records.TABLE).table, Get(KEY)
     await store.apply([Put(KEY, records.value(0))])
-    around = StackContext(metrics=StackMetrics(CollectorRegistry()), kind="memory", remote=False)
-    policies = build_stack(store, TableSettings(store="m"), around).top
+    open_store = OpenStore("m", "memory", MemoryBackend(), Environment(CatalogMetrics(CollectorRegistry())))
+    [policies] = build_stack(store, TableSettings(store="m"), open_store, {}).policies
     return {
         BARE: _asgi(bare),
         "the store": _often(lambda: store.apply([get])),

@@ -6,24 +6,13 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pyarrow as pa
 from fastapi import FastAPI
 
 from . import __version__
 from .auth import Auth
-from .catalog import (
-    AdmissionMetrics as InFlightMetrics,
-    Catalog,
-    Environment,
-    InFlight,
-    Reloader,
-    StackMetrics,
-    changed_settings,
-    log_start,
-)
+from .catalog import Catalog, CatalogMetrics, Environment, InFlight, Reloader, changed_settings, log_start
 from .core import TableError
 from .http import (
     AccessLog,
@@ -42,7 +31,7 @@ from .http import (
     routes,
 )
 from .http.console import read_timed, routes as console_routes
-from .settings import Fault, LimitSettings, Settings, SettingsError
+from .settings import Fault, Settings, SettingsError
 from .telemetry import Exposition, logs, traces
 
 SAMPLE_INTERVAL_S = 1.0
@@ -59,24 +48,25 @@ def create_app(
     configuration, for workers that start later. A `local` service accepts only host names of this machine.
     """
     exposition = Exposition()
-    in_flight = _in_flight(settings.limits, exposition)
+    in_flight = InFlight(exposition.registry, settings.limits)
+    exposition.on_sample(in_flight.sample)
+    metrics = CatalogMetrics(exposition.registry)
     auth = Auth(settings.auth, exposition.registry)
     hosts = AllowedHosts(settings.hosts, local=local)
     prefix = PathPrefix(settings.root_path, settings.trusted_proxies)
     access_log = AccessLog(settings.logs)
     audit = AuditLog(settings.logs, prefix.proxies, exposition.registry)
     pages = Console(lambda: read_timed(exposition.collect), workers) if settings.console.enabled else None
-    environment = Environment(StackMetrics(exposition.registry), workers, in_flight)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        _import_for_arrow()
+        pa.array([None])  # imports pandas, which takes a second: the first Arrow request must not wait for that
         try:
             tracing = traces.open_tracing(settings.traces, os.environ)
             if tracing is not None:
                 middleware.spans = RequestSpans(tracing.tracer, settings.traces)
-            within = msgspec.structs.replace(environment, traces=tracing)
-            catalog = app.state.catalog = await Catalog.open(settings, within)
+            environment = Environment(metrics, workers, in_flight, tracing)
+            catalog = app.state.catalog = await Catalog.open(settings, environment)
         except TableError as error:
             raise StartError(" ".join(error.detail.split())) from error
         log_start(settings, [entry.spec.name for entry in catalog.entries()])
@@ -86,7 +76,7 @@ def create_app(
             background_tasks.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
         if pages is not None:
             background_tasks.append(pages.run())
-        background_tasks += [auth.run(), catalog.follow_generations(), catalog.watch_stores()]
+        background_tasks += [auth.run(), catalog.follow_generations(), catalog.reachability.run()]
         tasks = [asyncio.create_task(work) for work in background_tasks]
         try:
             yield
@@ -108,7 +98,7 @@ def create_app(
             access_log.configure(changed.logs)
         audit.configuration_changed(changed.logs, changed_settings(app.state.settings, changed))
         app.state.settings = changed
-        in_flight.change(**_bounds(changed.limits))
+        in_flight.change(changed.limits)
         middleware.body_bytes_max = changed.limits.body_bytes_max
         auth.change(changed.auth)
         hosts.change(changed.hosts)
@@ -134,35 +124,13 @@ def create_app(
         access_log,
     ]
     bytes_max = settings.limits.body_bytes_max
-    middleware = RequestMiddleware(
+    app.middleware_stack = middleware = RequestMiddleware(
         app.router, Router(app.routes), in_flight, auth, hosts, prefix, audit, observers, body_bytes_max=bytes_max
     )
-    app.middleware_stack = middleware
     return app
-
-
-def _import_for_arrow() -> None:
-    """Make PyArrow import pandas now, which takes a second, so that the first Arrow request does not wait for it."""
-    pa.array([None])
 
 
 async def _run_every(seconds: float, work: Callable[[], None]) -> None:
     while True:
         work()
         await asyncio.sleep(seconds)
-
-
-def _bounds(limits: LimitSettings) -> dict[str, Any]:
-    return {
-        "requests_max": limits.in_flight_max,
-        "operations_max": limits.operations_in_flight_max,
-        "bytes_max": limits.bytes_in_flight_max,
-        "store_share_max": limits.store_share_max,
-        "caller_share_max": limits.caller_share_max,
-    }
-
-
-def _in_flight(limits: LimitSettings, exposition: Exposition) -> InFlight:
-    in_flight = InFlight(InFlightMetrics(exposition.registry), **_bounds(limits))
-    exposition.on_sample(in_flight.sample)
-    return in_flight

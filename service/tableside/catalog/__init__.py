@@ -5,32 +5,26 @@ they are first used, and change with the configuration. Imports `core`, `telemet
 `settings`.
 """
 
-from .admission import AdmissionMetrics, InFlight, InFlightLimit, Reservation
-from .backends import log_start
+from .admission import InFlight, Reservation
 from .catalog import Catalog
 from .entry import CatalogEntry
 from .generations import Generation
+from .open_stores import Environment, log_start
 from .reloader import Reloader, changed_settings, load_for_joining_process, save_accepted
-from .stack import StackMetrics
-from .store_shares import Environment
 from .table import Table
-from .table_entry import TableEntry
-from .table_metrics import BUCKETS_S
+from .table_metrics import BUCKETS_S, CatalogMetrics
 
 __all__ = [
     "BUCKETS_S",
-    "AdmissionMetrics",
     "Catalog",
     "CatalogEntry",
+    "CatalogMetrics",
     "Environment",
     "Generation",
     "InFlight",
-    "InFlightLimit",
     "Reloader",
     "Reservation",
-    "StackMetrics",
     "Table",
-    "TableEntry",
     "changed_settings",
     "load_for_joining_process",
     "log_start",

@@ -7,6 +7,7 @@ stores. One caller with many requests would displace the other callers likewise.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
@@ -14,32 +15,7 @@ from ..core import NO_DEADLINE, Budget, Operation, Outcome, Page, Scan
 from ..core.errors import Overloaded
 from ..core.operations import size_bytes
 from ..core.store import Policy
-
-
-class AdmissionMetrics:
-    """The metrics of one process."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.in_flight = Gauge(
-            "tableside_in_flight",
-            "Requests, operations and bytes of request bodies in flight.",
-            ("what",),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.in_store = Gauge(
-            "tableside_store_in_flight",
-            "The same for each store, if there are several.",
-            ("store", "what"),
-            registry=registry,
-            multiprocess_mode="livesum",
-        )
-        self.shed = Counter(
-            "tableside_shed",
-            "Requests that were shed, by the limit that they exceeded.",
-            ("reason",),
-            registry=registry,
-        )
+from ..settings import LimitSettings
 
 
 class InFlightLimit:
@@ -48,13 +24,12 @@ class InFlightLimit:
     A caller without a name has no share. While callers may use the whole limit, what enters is not counted for them.
     """
 
-    def __init__(self, what: str, most: int, metrics: AdmissionMetrics) -> None:
-        self.maximum = most
+    def __init__(self, what: str, shed: Counter) -> None:
         self.what = what
-        self.stores, self.callers = Shares("store", self, metrics), Shares("caller", self, metrics)
-        self._shed = metrics.shed.labels(what)
+        self.maximum = 0
         self.in_flight = 0
-        self._gauge = metrics.in_flight.labels(what)
+        self.stores, self.callers = Shares("store", self, shed), Shares("caller", self, shed)
+        self._shed = shed.labels(what)
 
     def enter(self, count: int, caller: str = "", own: int = 0) -> None:
         """Admit so much more for a request that has `own` already. Raise Overloaded if that exceeds the limit.
@@ -86,10 +61,6 @@ class InFlightLimit:
             self.callers.add(caller, -count)
         self.in_flight -= count
 
-    def sample(self) -> None:
-        """Update the gauge."""
-        self._gauge.set(self.in_flight)
-
 
 class Shares:
     """What each store (or caller) has in flight of one resource, and which part of the limit it may have.
@@ -98,13 +69,13 @@ class Shares:
     exceed it, as a single request may exceed a limit.
     """
 
-    def __init__(self, owner: str, limit: InFlightLimit, metrics: AdmissionMetrics) -> None:
+    def __init__(self, owner: str, limit: InFlightLimit, shed: Counter) -> None:
         self.share_max = 1.0
         self.in_flight: dict[str, int] = {}
         self._owner = owner
         self._limit = limit
         self._total = 0
-        self._shed = metrics.shed.labels(f"{owner}_{limit.what}")
+        self._shed = shed.labels(f"{owner}_{limit.what}")
 
     def check(self, name: str, count: int, own: int = 0) -> None:
         """Raise Overloaded if so much more exceeds the share, for a request that has `own` already."""
@@ -161,46 +132,43 @@ class Reservation:
     def step_aside(self, body_bytes: int) -> None:
         """Release the slot and the bytes of the body, except this many."""
         if self._has_slot:
-            self._release_slot()
+            self._limits.requests.leave(1, self.caller)
+            self._has_slot = False
         if body_bytes < self._bytes:
             self._limits.bytes.leave(self._bytes - body_bytes, self.caller)
             self._bytes = body_bytes
 
     def leave(self) -> None:
         """Release everything. A second call does nothing."""
-        if self._has_slot:
-            self._release_slot()
-        if self._bytes:
-            self._limits.bytes.leave(self._bytes, self.caller)
-            self._bytes = 0
-
-    def _release_slot(self) -> None:
-        self._limits.requests.leave(1, self.caller)
-        self._has_slot = False
+        self.step_aside(0)
 
 
 class InFlight:
-    """The limits on the work in flight in one process.
+    """The limits on the work in flight in one process: one for each resource, with the shares of stores and callers."""
 
-    One store may have `store_share_max` of the work that the limits leave for it besides the other stores, and one
-    caller `caller_share_max` of the work that they leave for it besides the other callers.
-    """
+    def __init__(self, registry: CollectorRegistry, limits: LimitSettings) -> None:
+        gauge = partial(Gauge, registry=registry, multiprocess_mode="livesum")
+        self._in_flight = gauge(
+            "tableside_in_flight", "Requests, operations and bytes of request bodies in flight.", ("what",)
+        )
+        self.in_store = gauge(
+            "tableside_store_in_flight", "The same for each store, if there are several.", ("store", "what")
+        )
+        text = "Requests that were shed, by the limit that they exceeded."
+        shed = Counter("tableside_shed", text, ("reason",), registry=registry)
+        self.requests = InFlightLimit("requests", shed)
+        self.operations = InFlightLimit("operations", shed)
+        self.bytes = InFlightLimit("bytes", shed)
+        self.all = self.requests, self.operations, self.bytes
+        self.change(limits)
 
-    def __init__(
-        self,
-        metrics: AdmissionMetrics,
-        *,
-        requests_max: int,
-        operations_max: int,
-        bytes_max: int,
-        **shares_max: float,
-    ) -> None:
-        self.metrics = metrics
-        self.requests = InFlightLimit("requests", requests_max, metrics)
-        self.operations = InFlightLimit("operations", operations_max, metrics)
-        self.bytes = InFlightLimit("bytes", bytes_max, metrics)
-        self._limits = self.requests, self.operations, self.bytes
-        self._set_shares(**shares_max)
+    def change(self, limits: LimitSettings) -> None:
+        """Change the limits."""
+        self.requests.maximum = limits.in_flight_max
+        self.operations.maximum = limits.operations_in_flight_max
+        self.bytes.maximum = limits.bytes_in_flight_max
+        for limit in self.all:
+            limit.stores.share_max, limit.callers.share_max = limits.store_share_max, limits.caller_share_max
 
     def exhausted(self) -> InFlightLimit | None:
         """Return a limit that leaves no room for any other request, None if there is room."""
@@ -208,19 +176,10 @@ class InFlight:
             return self.requests
         return self.operations if self.operations.in_flight >= self.operations.maximum else None
 
-    def change(self, *, requests_max: int, operations_max: int, bytes_max: int, **shares_max: float) -> None:
-        """Change the limits."""
-        self.requests.maximum, self.operations.maximum, self.bytes.maximum = requests_max, operations_max, bytes_max
-        self._set_shares(**shares_max)
-
     def sample(self) -> None:
         """Update the gauges."""
-        for bound in self._limits:
-            bound.sample()
-
-    def _set_shares(self, *, store_share_max: float = 1.0, caller_share_max: float = 1.0) -> None:
-        for bound in self._limits:
-            bound.stores.share_max, bound.callers.share_max = store_share_max, caller_share_max
+        for limit in self.all:
+            self._in_flight.labels(limit.what).set(limit.in_flight)
 
 
 class StoreInFlight:
@@ -228,8 +187,8 @@ class StoreInFlight:
 
     def __init__(self, limits: InFlight, store: str) -> None:
         self._store = store
-        self._limits = limits.requests, limits.operations, limits.bytes
-        self._gauges = [limits.metrics.in_store.labels(store, limit.what) for limit in self._limits]
+        self._limits = limits.all
+        self._gauge = limits.in_store
 
     def check(self, operations: int = 1, body_bytes: int = 0) -> None:
         """Raise Overloaded if a request with so many operations and bytes exceeds a share."""
@@ -258,8 +217,8 @@ class StoreInFlight:
 
     def sample(self) -> None:
         """Update the gauges."""
-        for limit, gauge in zip(self._limits, self._gauges, strict=True):
-            gauge.set(limit.stores.in_flight.get(self._store, 0))
+        for limit in self._limits:
+            self._gauge.labels(self._store, limit.what).set(limit.stores.in_flight.get(self._store, 0))
 
 
 class PartitionLimit(Policy):

@@ -4,10 +4,11 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
+from .. import stores
 from ..auth import COMPANION
 from ..core import (
     Backend,
@@ -15,6 +16,7 @@ from ..core import (
     InvalidOperation,
     MalformedRequest,
     StoreUnavailable,
+    TableError,
     TableNotFound,
     TableSpec,
     TooLarge,
@@ -23,10 +25,9 @@ from ..core import (
 )
 from ..core.store import GENERATION_IN_STORE
 from ..settings import Settings, TableLocation, TableSettings
-from ..stores import PartitionedBackend
-from .backends import Reachability, Stores, open_backend
+from .control_table import CONTROL, ControlTable
 from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
-from .store_shares import CONTROL, ControlTables, Environment, StoreShares
+from .open_stores import Environment, Reachability, Reached, SharedLimiters, open_stores
 from .table import Table
 from .table_entry import TableEntry
 
@@ -45,17 +46,23 @@ _GENERATION = re.compile(rf"(.+){GENERATION_IN_STORE}([0-9]{{1,18}})")
 
 
 class Catalog:
-    """The tables of the service, and the backends of their stores."""
+    """The tables of the service, and the backends of their stores. `reachability` checks the stores."""
 
     def __init__(self, settings: Settings, backends: Mapping[str, Backend], environment: Environment) -> None:
+        self.reachability = Reachability(backends, environment.metrics)
         self._settings = settings
         self._backends = backends
-        self._shared = StoreShares(settings, backends, environment)
-        self._controls = ControlTables(settings, backends, self._shared.contexts)
-        self._entries: dict[str, CatalogEntry] = {}
+        self._caller_rate = environment.caller_rate
+        self._limiters = SharedLimiters(settings.stores)
+        self._stores = open_stores(settings, backends, environment, self._limiters)
+        self._controls = {
+            name: ControlTable(store, required=_needs_generations(settings, name))
+            for name, store in self._stores.items()
+            if not store.partitions
+        }
+        self._caller_rate.change(settings.limits.caller_rate_per_s)
+        self._entries = {name: self._new_entry(settings, name) for name in settings.tables}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
-        self._reachability = Reachability(backends, environment.metrics.reachable)
-        self._entries.update({name: self._entry(settings, name) for name in settings.tables})
 
     @classmethod
     async def open(cls, settings: Settings, environment: Environment) -> "Catalog":
@@ -67,15 +74,18 @@ class Catalog:
         backends: dict[str, Backend] = {}
         try:
             for name, store in settings.stores.items():
-                backends[name] = await open_backend(name, store)
+                try:
+                    backends[name] = await stores.backend_type(store.kind).open(store.options)
+                except TableError as error:
+                    raise type(error)(f"store {name!r}: {error.detail}") from error
             for backend in backends.values():
-                if isinstance(backend, PartitionedBackend):
+                if isinstance(backend, stores.PartitionedBackend):
                     backend.compose(backends)
             catalog = cls(settings, backends, environment)
             await catalog._open_tables()
             await catalog._find_tables()
         except BaseException:
-            await _close(backends.values())
+            await asyncio.gather(*(backend.close() for backend in backends.values()))
             raise
         return catalog
 
@@ -86,25 +96,25 @@ class Catalog:
         has none, MalformedRequest if name and `generation` differ. Raise StoreUnavailable if it cannot be opened now,
         Overloaded if too many calls wait for the table's store.
         """
-        if (base := self._entries.get(name)) is not None:
-            entry = base.known_now(generation)
+        if (known := self._entries.get(name)) is not None:
+            entry = known.known_now(generation)
             if entry is not None and entry.table is not None:
                 return entry.table
-        return await self._found(name, generation)
-
-    async def _found(self, name: str, generation: int | None) -> Table:
         await self._discover(name)
         base, table_name, suffix = self._named(name)
-        number = _number(suffix, generation)
+        is_number = suffix not in ("", COMPANION)
+        if is_number and generation not in (None, int(suffix)):
+            raise MalformedRequest("the cursor or split belongs to another generation of the table")
+        number = int(suffix) if is_number else generation
         entry = base.runs if suffix == COMPANION else base.known_now(number)
         if entry is None or (table := entry.table) is None:
-            with self._shared.waiting(base.store):
+            with base.store.waiting():
                 entry = entry or await base.find(number)
                 table = await entry.opened()
             # The write that created the entry may have failed or been cancelled, and removed it from the catalog.
             if self._entries.setdefault(table_name, base) is not base:
                 return await self.table(name, generation)
-        if suffix not in ("", COMPANION) and not base.has_generations:
+        if is_number and not base.has_generations:
             raise Unsupported("generations: the configuration of the table needs `generations: true`")
         return table
 
@@ -113,10 +123,10 @@ class Catalog:
 
         Raise TableNotFound if no table has this name, GenerationNotFound if the table has no such generation.
         """
-        base, _, suffix = self._named(name)
+        base, table_name, suffix = self._named(name)
         if suffix == COMPANION:
             return base.runs
-        return self._generations(name.partition("@")[0]).known_entry(int(suffix)) if suffix else base.shown
+        return self._generations(table_name).known_entry(int(suffix)) if suffix else base.shown
 
     async def generations(self, name: str) -> TableEntry:
         """Return the generations of a table. Raise TableNotFound, or Unsupported if it cannot have any."""
@@ -143,20 +153,14 @@ class Catalog:
         if "@" not in name:
             return None
         base, _, suffix = self._named(name)
-        if suffix == COMPANION or not isinstance(base, TableEntry):
-            return None
-        try:
-            base.check_writable(int(suffix))
-        except GenerationSealed as error:
-            return error
-        return None
+        return None if suffix == COMPANION or not isinstance(base, TableEntry) else base.sealed(int(suffix))
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
         if name not in self._entries:
             await self._discover(name)
             if self._can_create(name):
-                return self._automatic_spec(name)
+                return self._new_entry(self._settings, name).spec
         return await self.table(name)
 
     async def table_to_write(self, name: str) -> Table:
@@ -169,9 +173,9 @@ class Catalog:
             return await self.table(name)
         if len(self._entries) - len(self._settings.tables) >= AUTO_TABLES_MAX:
             raise TooLarge(f"auto_create creates at most {AUTO_TABLES_MAX} tables")
-        entry = self._add_automatic(name)
+        entry = self._add(name, self._new_entry(self._settings, name))
         try:
-            with self._shared.waiting(entry.store):
+            with entry.store.waiting():
                 return await (await entry.current()).opened()
         except BaseException:
             if entry.table is None and self._entries.get(name) is entry:
@@ -185,7 +189,8 @@ class Catalog:
         """
         if name not in self._entries and self._can_create(name.partition("@")[0]):
             return
-        self._shared.check_admission(self._named(name)[0].store)
+        if (in_flight := self._named(name)[0].store.in_flight) is not None:
+            in_flight.check()
 
     def entries(self) -> list[CatalogEntry]:
         """Return the entries of all tables, of the current generation of each, sorted by name."""
@@ -195,23 +200,11 @@ class Catalog:
         """Read changes of generations every second, and remove what is no longer needed, until cancelled."""
         while True:
             await asyncio.sleep(FOLLOW_EVERY_S)
-            await self._controls.follow([one for one in self._entries.values() if isinstance(one, TableEntry)])
+            await asyncio.gather(*(self._follow(store, control) for store, control in self._controls.items()))
 
-    async def watch_stores(self) -> None:
-        """Check regularly whether each store can be reached, until cancelled."""
-        await self._reachability.run()
-
-    async def ping(self) -> Stores:
-        """Check whether each store can be reached."""
-        return await self._reachability.check()
-
-    def can_answer(self, stores: Stores) -> bool:
+    def can_answer(self, reached: Reached) -> bool:
         """Return whether any operation may succeed: if a store can be reached, or a table has a cache."""
-        return None in stores.values() or any(entry.settings.cache is not None for entry in self._entries.values())
-
-    async def recent_ping(self) -> Stores:
-        """Return whether each store could be reached recently, with little delay. Stores may be missing at first."""
-        return await self._reachability.recent()
+        return None in reached.values() or any(entry.settings.cache is not None for entry in self._entries.values())
 
     async def change(self, settings: Settings) -> None:
         """Apply other settings for the same stores. Operations in flight finish.
@@ -220,11 +213,12 @@ class Catalog:
         may not differ.
         """
         old = self._settings
-        added = {name: self._entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
+        added = {name: self._new_entry(settings, name) for name in settings.tables.keys() - old.tables.keys()}
         await open_all_or_none([*added.values()])
         self._settings = settings
-        self._shared.change(settings)
-        self._controls.change(settings)
+        self._caller_rate.change(settings.limits.caller_rate_per_s)
+        for store, control in self._controls.items():
+            control.required = control.required or _needs_generations(settings, store)
         locations = frozenset[TableLocation]().union(*(entry.locations for entry in added.values()))
         for name, entry in [*self._entries.items()]:
             # A new table of the settings replaces one that a write created at the same location.
@@ -234,22 +228,23 @@ class Catalog:
             self._add(name, entry)
         for name in settings.tables.keys() & old.tables.keys():
             if settings.tables[name] != old.tables[name]:
-                self._entries[name].change(settings.tables[name])
+                self._entries[name].change(settings.tables[name], {})
 
     def sample(self) -> None:
         """Update the gauges of generations, and of each store's connections, retry budget and work in flight."""
         for entry in self._entries.values():
             if isinstance(entry, TableEntry):
                 entry.sample()
-        self._shared.sample()
+        for store in self._stores.values():
+            store.sample()
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close every table and store."""
         await asyncio.gather(*(entry.close() for entry in self._entries.values()), *set(self._closing.values()))
-        await self._controls.close()
-        self._reachability.close()
-        await self._shared.close()
-        await _close(self._backends.values())
+        await asyncio.gather(*(control.close() for control in self._controls.values()))
+        self.reachability.close()
+        await asyncio.gather(*(limiter.close() for limiter in self._limiters.values()))
+        await asyncio.gather(*(backend.close() for backend in self._backends.values()))
 
     async def _discover(self, name: str) -> None:
         """Add a table that another process created by `auto_create`, if it has had more than one generation."""
@@ -257,14 +252,14 @@ class Catalog:
         store = self._settings.default_store
         if base in self._entries or store is None or not self._can_create(base):
             return
-        if (control := self._controls.of(store)) is None:
+        if (control := self._controls.get(store)) is None:
             return
         if suffix or control.known(base) is None:
-            with self._shared.waiting(store):
+            with self._stores[store].waiting():
                 # Another process may just have created the generation that the name chooses.
                 await (control.read_since(time.monotonic()) if suffix else control.follow())
         if base in control.tables and base not in self._entries:
-            self._add_automatic(base)
+            self._add(base, self._new_entry(self._settings, base))
 
     def _named(self, name: str) -> tuple[CatalogEntry, str, str]:
         """Return the entry and the name of a table, and what follows an @ in the name. Raise TableNotFound."""
@@ -274,6 +269,22 @@ class Catalog:
         if (entry := self._entries.get(base)) is None:
             raise TableNotFound("no table has that name")
         return entry, base, suffix
+
+    async def _follow(self, store: str, control: ControlTable) -> None:
+        """Read the generations of a store's tables, and remove what the tables no longer need."""
+        try:
+            await control.read_since(time.monotonic())
+            for entry in [*self._entries.values()]:
+                if isinstance(entry, TableEntry) and entry.store.name == store:
+                    await entry.maintain()
+        except TableError as error:
+            if not control.failing:
+                log.warning("the generations of the tables in store %s cannot be followed: %s", store, error.detail)
+            control.failing = True
+        except Exception:  # an unexpected error in one store must not end the work for all
+            log.exception("the generations of the tables in store %s cannot be followed", store)
+        else:
+            control.failing = False
 
     async def _open_tables(self) -> None:
         entries = [self._entries[name] for name in sorted(self._entries)]
@@ -285,7 +296,7 @@ class Catalog:
         if not self._settings.auto_create or default is None:
             return
         locations = self._locations()
-        control = self._controls.of(default)
+        control = self._controls.get(default)
         try:
             names = {*await self._backends[default].tables()}
             if control is not None:
@@ -294,11 +305,10 @@ class Catalog:
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        for name in names:
-            is_table = name not in self._entries and name != CONTROL and not name.endswith(RUNS_IN_STORE)
-            is_table = is_table and not self._is_generation(name)
+        for name in names - self._entries.keys() - {CONTROL}:
+            is_table = not name.endswith(RUNS_IN_STORE) and not self._is_generation(name)
             if is_table and not locations & self._settings.locations(default, name):
-                self._add_automatic(name)
+                self._add(name, self._new_entry(self._settings, name))
         await self._open_tables()
 
     def _can_create(self, name: str) -> bool:
@@ -312,7 +322,7 @@ class Catalog:
 
     def _is_generation(self, name: str) -> bool:
         """Return whether this is, or was, the name of a generation in the default store."""
-        control = self._controls.of(self._settings.default_store or "")
+        control = self._controls.get(self._settings.default_store or "")
         match = _GENERATION.fullmatch(name)
         return bool(control and match and 1 < int(match[2]) <= control.of(match[1]).last)
 
@@ -322,31 +332,25 @@ class Catalog:
         every = (settings.locations(table.store, table.name or name) for name, table in settings.tables.items())
         return frozenset[TableLocation]().union(*every)
 
-    def _automatic_spec(self, name: str) -> TableSpec:
-        return _with_limits(TableSpec(name, create=True), self._settings, self._settings.default_store or "")
-
-    def _add_automatic(self, name: str) -> CatalogEntry:
-        settings = TableSettings(store=self._settings.default_store or "", generations=True)
-        entry = self._new_entry(self._automatic_spec(name), settings)
-        return self._add(name, entry)
+    def _new_entry(self, settings: Settings, name: str) -> CatalogEntry:
+        """Return an entry of a table of the settings, or of one that a write creates."""
+        created = TableSettings(store=settings.default_store or "", create=True, generations=True)
+        table = settings.tables.get(name, created)
+        store = self._stores[table.store]
+        spec = msgspec.structs.replace(
+            table.spec(name, settings.options.get(name)),
+            partitions=len(store.partitions),
+            value_bytes_max=settings.limits.value_bytes_max,
+        )
+        parts = spec, table, store, settings.locations(store.name, spec.name_in_store)
+        control = self._controls.get(store.name)
+        return CatalogEntry(*parts) if control is None else TableEntry(control, *parts)
 
     def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
         self._entries[name] = entry
         if before := {self._closing[location] for location in entry.locations if location in self._closing}:
-            entry.disable_cache_until(asyncio.ensure_future(_all_of(before)))
+            entry.disable_cache_until(asyncio.gather(*before))
         return entry
-
-    def _entry(self, settings: Settings, name: str) -> CatalogEntry:
-        table = settings.tables[name]
-        spec = table.spec(name, settings.options.get(name))
-        return self._new_entry(_with_limits(spec, settings, table.store), table)
-
-    def _new_entry(self, spec: TableSpec, settings: TableSettings) -> CatalogEntry:
-        store = settings.store
-        locations = self._settings.locations(store, spec.name_in_store)
-        parts = settings, self._backends[store], self._shared.contexts[store], self._shared.operations, locations
-        control = self._controls.of(store)
-        return CatalogEntry(spec, *parts) if control is None else TableEntry(control, spec, *parts)
 
     def _close_later(self, entry: CatalogEntry) -> None:
         """Close a table in the background, when its operations in flight have finished."""
@@ -361,24 +365,7 @@ class Catalog:
         task.add_done_callback(on_closed)
 
 
-def _number(suffix: str, generation: int | None) -> int | None:
-    """Return the generation that a name with this suffix and a cursor choose, or None for the current one."""
-    if suffix in ("", COMPANION):
-        return generation
-    if generation not in (None, int(suffix)):
-        raise MalformedRequest("the cursor or split belongs to another generation of the table")
-    return int(suffix)
-
-
-def _with_limits(spec: TableSpec, settings: Settings, store: str) -> TableSpec:
-    """Return the spec with what it takes from its store and from the limits of the service."""
-    value_bytes_max = settings.limits.value_bytes_max
-    return msgspec.structs.replace(spec, partitions=settings.partitions(store), value_bytes_max=value_bytes_max)
-
-
-async def _all_of(tasks: Iterable["asyncio.Task[None]"]) -> None:
-    await asyncio.gather(*tasks)
-
-
-async def _close(backends: Iterable[Backend]) -> None:
-    await asyncio.gather(*(backend.close() for backend in backends))
+def _needs_generations(settings: Settings, store: str) -> bool:
+    """Return whether a table of a store, or one that a write may create there, has generations."""
+    automatic = settings.auto_create and settings.default_store == store
+    return automatic or any(one.generations and one.store == store for one in settings.tables.values())

@@ -8,7 +8,7 @@ import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeAlias
 
 import msgspec
@@ -24,17 +24,29 @@ from ..core import (
     StoreUnavailable,
     TableError,
     TableNotFound,
+    TableSpec,
     TooLarge,
     Written,
     now_ms,
 )
 from ..core.errors import PreconditionFailed
-from .generations import ONLY_FIRST, AllGenerations, Generations, decode, encode
+from ..settings import TableSettings
+from .entry import CatalogEntry
+from .generations import Generations
+from .open_stores import OpenStore
 from .table import Table
 
 log = logging.getLogger(__name__)
 
+CONTROL = "_ts_generations"
+"""The name of a control table in its store."""
+
 KEY = "generations"
+
+ONLY_FIRST = Generations()
+
+AllGenerations = dict[str, Generations]
+"""The generations of a store's tables, by the table's name in the store. Others have only their first generation."""
 
 STALE_S = 1.8
 """The maximum age of a process's copy, in seconds."""
@@ -45,9 +57,6 @@ CHANGES_MAX = 20
 RECORD_BYTES_MAX = 300_000
 """The size of the record above which no generation is created. DynamoDB has items of at most 400 KB."""
 
-OpenTable: TypeAlias = Callable[[bool], Awaitable[Table]]
-"""Opens the control table. With True it is created if it is absent, else TableNotFound is raised."""
-
 Step: TypeAlias = Callable[[Generations], Generations]
 """Decides a change of one table's generations, or raises a TableError."""
 
@@ -57,14 +66,18 @@ class ControlTable:
 
     `alone`: no other process uses the store. `required`: a table of the settings needs generations. If none does, a
     store that forbids reading the control table has no generations, as long as it forbids that (`forbidden`).
+    `failing`: the last change could not be followed, which was logged.
     """
 
-    def __init__(self, open_table: OpenTable, *, alone: bool, required: bool) -> None:
-        self.alone = alone
+    def __init__(self, store: OpenStore, *, required: bool) -> None:
+        self.alone = store.backend.single_process
         self.required = required
         self.forbidden = False
+        self.failing = False
         self.tables: AllGenerations = {}
-        self._open = open_table
+        # Limits must not keep the service from learning which generation is current.
+        self._store = msgspec.structs.replace(store, in_flight=None, operations=None)
+        self._entry: CatalogEntry | None = None
         self._etag: str | None = None
         self._read_at = -math.inf
         self._reading: asyncio.Task[None] | None = None
@@ -93,7 +106,8 @@ class ControlTable:
         while self._read_at < moment:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
-                self._reading.add_done_callback(_observe)  # Every caller may have been cancelled.
+                # Every caller may have been cancelled.
+                self._reading.add_done_callback(lambda reading: reading.cancelled() or reading.exception())
             await asyncio.shield(self._reading)
 
     async def change(self, name: str, step: Step) -> tuple[Generations, Generations]:
@@ -110,16 +124,20 @@ class ControlTable:
                     return before, after
         raise Contended("other processes changed the generations of this store's tables at the same time")
 
-    async def switched(self) -> None:
-        """Wait until every process knows a change that was made before this call."""
-        if not self.alone:
-            await asyncio.sleep(STALE_S)
-
     async def close(self) -> None:
-        """Cancel a read in flight."""
+        """Cancel a read in flight, and close the table."""
         if self._reading is not None:
             self._reading.cancel()
             await asyncio.wait([self._reading])
+        if self._entry is not None:
+            await self._entry.close()
+
+    async def _table(self, *, create: bool = False) -> Table:
+        """Return the table. If it is absent, create it or raise TableNotFound."""
+        if self._entry is None or (create and not self._entry.spec.create):
+            settings = TableSettings(store=self._store.name)
+            self._entry = CatalogEntry(TableSpec(CONTROL, create=create), settings, self._store)
+        return await self._entry.opened()
 
     async def _read(self) -> None:
         async with self._lock:
@@ -135,7 +153,7 @@ class ControlTable:
     def _decoded(self, text: bytes) -> AllGenerations:
         """Return the generations. What loads in a store of this process alone was interrupted when it last ended."""
         try:
-            tables = decode(text)
+            tables = msgspec.json.decode(text, type=AllGenerations)
         except msgspec.DecodeError as error:
             raise _damaged(error) from error
         if not self.alone or self._etag is not None:
@@ -148,7 +166,7 @@ class ControlTable:
 
     async def _found(self) -> Record | None:
         try:
-            found = await (await self._open(False)).one(Get(KEY, max_age_s=0))
+            found = await (await self._table()).one(Get(KEY, max_age_s=0))
             if isinstance(found, TableError):
                 raise found
         except TableNotFound:
@@ -171,12 +189,12 @@ class ControlTable:
     async def _replaced(self, name: str, after: Generations) -> bool:
         """Write the record. Return False if another process has changed it. The caller has the lock."""
         tables, started = {**self.tables, name: after}, time.monotonic()
-        text, etags = encode(tables), None if self._etag is None else (self._etag,)
+        text, etags = msgspec.json.encode(tables), None if self._etag is None else (self._etag,)
         if len(text) > RECORD_BYTES_MAX and after.last > self.of(name).last:
             raise TooLarge("the generations of the store's tables have too many long notes, or are too many")
         put = Put(KEY, text, if_match=etags, if_absent=etags is None, ttl_s=NO_EXPIRY)
         try:
-            outcome = await (await self._open(True)).one(put)
+            outcome = await (await self._table(create=True)).one(put)
         except BaseException:
             self._read_at = -math.inf  # The record may have been written.
             raise
@@ -196,8 +214,3 @@ class ControlTable:
 
 def _damaged(error: Exception) -> StoreMisconfigured:
     return StoreMisconfigured(f"the record with the generations of the store's tables is damaged: {error}")
-
-
-def _observe(reading: "asyncio.Task[None]") -> None:
-    if not reading.cancelled():
-        reading.exception()

@@ -3,12 +3,12 @@
 import asyncio
 import contextlib
 import logging
+from typing import Any
 
 import msgspec
 
 from ..auth import COMPANION
 from ..core import (
-    Backend,
     Estimate,
     GenerationNotFound,
     KeySchema,
@@ -23,10 +23,9 @@ from ..core import (
     size_estimate,
 )
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
-from .admission import InFlightLimit
-from .stack import SharedLimits, Stack, StackContext, build_stack
+from .open_stores import OpenStore
+from .stack import Limits, Stack, build_stack
 from .table import Table
-from .table_metrics import TableMetrics
 
 log = logging.getLogger(__name__)
 
@@ -46,44 +45,29 @@ RUNS_MEMORY_S = 400 * 86_400.0
 class CatalogEntry:
     """A table of the catalog: its spec, its settings and the locations of its records.
 
-    `table` is None until the store could first be reached. `runs` is the entry of the table's companion. Each
-    generation of a table has an entry. They share `limits`.
+    `table` is None until the store could first be reached. Each generation of a table has an entry. They share
+    `limits`.
     """
 
     def __init__(
         self,
         spec: TableSpec,
         settings: TableSettings,
-        backend: Backend,
-        context: StackContext,
-        operations: InFlightLimit | None,
-        locations: frozenset[TableLocation],
-        limits: SharedLimits | None = None,
+        store: OpenStore,
+        locations: frozenset[TableLocation] = frozenset(),
+        limits: Limits | None = None,
     ) -> None:
         self.spec = spec
         self.settings = settings
+        self.store = store
         self.locations = locations
         self.table: Table | None = None
-        self._backend = backend
-        self._context = context
-        self._operations = operations
-        self._limits = limits or SharedLimits()
-        self._store: Store | None = None
+        self._limits = {} if limits is None else limits
         self._stack: Stack | None = None
-        self._cache_enabled: asyncio.Task[None] | None = None
+        self._cache_enabled: asyncio.Future[Any] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
         self._runs: CatalogEntry | None = None
-
-    @property
-    def store(self) -> str:
-        """Return the name of the table's store."""
-        return self.settings.store
-
-    @property
-    def kind(self) -> str:
-        """Return the kind of the table's store."""
-        return self._context.kind
 
     @property
     def runs(self) -> "CatalogEntry":
@@ -97,8 +81,8 @@ class CatalogEntry:
                 partitions=self.spec.partitions,
                 value_bytes_max=self.spec.value_bytes_max,
             )
-            settings = TableSettings(store=self.store, deadline_s=self.settings.deadline_s)
-            self._runs = CatalogEntry(spec, settings, self._backend, self._context, self._operations, frozenset())
+            settings = TableSettings(store=self.store.name, deadline_s=self.settings.deadline_s)
+            self._runs = CatalogEntry(spec, settings, self.store)
         return self._runs
 
     async def current(self) -> "CatalogEntry":
@@ -120,14 +104,13 @@ class CatalogEntry:
 
     @property
     def shown(self) -> "CatalogEntry":
-        """The same, as far as this process knows it."""
+        """The entry of the current generation, as far as this process knows it."""
         return self
 
     def of_generation(self, number: int, *, loading: bool) -> "CatalogEntry":
         """Return an entry of another generation of this table."""
         spec = msgspec.structs.replace(self.spec, generation=number, loading=loading, create=False)
-        parts = self.settings, self._backend, self._context, self._operations, self.locations, self._limits
-        entry = CatalogEntry(spec, *parts)
+        entry = CatalogEntry(spec, self.settings, self.store, self.locations, self._limits)
         entry._cache_enabled = self._cache_enabled
         return entry
 
@@ -137,23 +120,27 @@ class CatalogEntry:
         Raise the errors of `Backend.store`. Raise StoreUnavailable if opening takes longer than an operation may, or
         if the table is closed in the meantime.
         """
-        if self.table is None:
-            try:
-                async with asyncio.timeout(self.settings.deadline_s), self._opening:
-                    if self.table is None:
-                        self._open(await self._open_store())
-                    self._check_not_closed()
-            except TimeoutError:
-                raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
-        assert self.table is not None
-        return self.table
+        if self.table is not None:
+            return self.table
+        try:
+            async with asyncio.timeout(self.settings.deadline_s), self._opening:
+                table: Table | None = self.table
+                while table is None:
+                    spec = self.spec
+                    store = await self.store.backend.store(spec)
+                    if self.spec is spec:  # else `release` has changed it in the meantime
+                        table = self._open(store)
+                self._check_not_closed()
+                return table
+        except TimeoutError:
+            raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
 
     async def created(self, key: KeySchema) -> None:
         """Create the table with this key in its store, and open it. Raise the errors of `opened`."""
         spec = msgspec.structs.replace(self.spec, key=key, key_given=True, create=True)
         try:
             async with asyncio.timeout(CREATE_MAX_S):
-                await self._backend.store(spec)
+                await self.store.backend.store(spec)
         except TimeoutError:
             raise StoreUnavailable(f"table {spec.name!r}: its store takes long to create a generation") from None
         await self.opened()
@@ -161,12 +148,12 @@ class CatalogEntry:
     async def estimate(self) -> Estimate:
         """Return about the number and the size of the records."""
         await self.opened()
-        return Estimate() if self._store is None else await size_estimate(self._store)
+        return Estimate() if self._stack is None else await size_estimate(self._stack.store)
 
     async def is_empty(self) -> bool:
         """Return whether the store has no records under the table's name there, or none that it finds at once."""
         try:
-            store = await self._backend.store(msgspec.structs.replace(self.spec, create=False))
+            store = await self.store.backend.store(msgspec.structs.replace(self.spec, create=False))
         except TableNotFound:
             return True
         return not (await store.scan(Scan(1))).records
@@ -175,36 +162,30 @@ class CatalogEntry:
         """Remove the records from the store, and the table if it has one. Raise a TableError if that fails."""
         self.release()
         with contextlib.suppress(TableNotFound):
-            await drop_records(await self._backend.store(msgspec.structs.replace(self.spec, create=False)))
+            await drop_records(await self.store.backend.store(msgspec.structs.replace(self.spec, create=False)))
 
-    def release(self, *, loading: bool = False) -> None:
+    def release(self) -> None:
         """Close the policies when the operations in flight have finished. A later operation opens the table again."""
-        self.spec = msgspec.structs.replace(self.spec, loading=loading)
-        if self.table is not None and self._stack is not None:
-            closing = _close_after(self._cache_enabled, self.table, self._stack)
-            self._cache_enabled = asyncio.get_running_loop().create_task(closing)
-        self.table = self._stack = self._store = None
+        self.spec = msgspec.structs.replace(self.spec, loading=False)
+        if self._stack is not None:
+            self._replace(self._stack, None)
+        self.table = self._stack = None
 
-    def change(self, settings: TableSettings, limits: SharedLimits | None = None) -> None:
-        """Put other policies around the same store. Later operations use them.
+    def change(self, settings: TableSettings, limits: Limits) -> None:
+        """Put other policies, with these limits, around the same store. Later operations use them.
 
         Operations in flight finish with the old policies. Until then the new cache is suspended, because their writes
         could make it stale.
         """
-        old_table, old = self.table, self._stack
-        self.settings, self._limits = settings, limits or SharedLimits()
-        if old_table is None or old is None or self._store is None:
-            return
-        new = self._wrap(self._store)
-        new.suspend()
-        replaced = _close_replaced(self._cache_enabled, old_table, old, new)
-        self._cache_enabled = asyncio.get_running_loop().create_task(replaced)
+        self.settings, self._limits = settings, limits
+        if (old := self._stack) is not None:
+            self._replace(old, self._wrap(old.store))
 
-    def disable_cache_until(self, previous_closed: "asyncio.Task[None]") -> None:
+    def disable_cache_until(self, previous_closed: asyncio.Future[Any]) -> None:
         """Suspend the cache until a previous table with the same records is closed: its writes bypass this cache."""
         self._cache_enabled = previous_closed
         if self._stack is not None:
-            self._resume_after(previous_closed, self._stack)
+            self._replace(None, self._stack)
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
@@ -213,70 +194,42 @@ class CatalogEntry:
             await self._runs.close()
         if self._cache_enabled is not None:
             await self._cache_enabled
-        if self.table is not None and self._stack is not None:
-            await _close_when_idle(self.table, self._stack)
+        if self._stack is not None:
+            await self._stack.close()
 
     def _check_not_closed(self) -> None:
         if self._closed:
             raise StoreUnavailable(f"table {self.spec.name!r} was closed while it was being opened")
 
-    async def _open_store(self) -> Store:
-        """Open the store, again if `release` has changed the spec in the meantime."""
-        while True:
-            spec = self.spec
-            store = await self._backend.store(spec)
-            if self.spec is spec:
-                return store
-
-    def _open(self, store: Store) -> None:
+    def _open(self, store: Store) -> Table:
         self._check_not_closed()
         if store.spec.ttl_s is not None and not store.capabilities.ttl:
             raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
         self.spec = store.spec
-        self._store = store
-        policies = self._wrap(store)
+        stack = self._wrap(store)
         if self._cache_enabled is not None:
-            self._resume_after(self._cache_enabled, policies)
-
-    def _resume_after(self, previous_closed: "asyncio.Task[None]", policies: Stack) -> None:
-        policies.suspend()
-        resumed = _resume_when_closed(previous_closed, policies)
-        self._cache_enabled = asyncio.get_running_loop().create_task(resumed)
+            self._replace(None, stack)
+        return stack.table
 
     def _wrap(self, store: Store) -> Stack:
-        self._stack = build_stack(store, self.settings, self._context, self._limits)
-        self.table = Table(
-            self._stack.top,
-            deadline_s=self.settings.deadline_s,
-            metrics=TableMetrics(self._context.metrics.operations, self.spec.name),
-            operations=self._operations,
-            in_store=None if self.spec.partitions else self._context.in_flight,
-            caller_rate=self._context.caller_rate,
-        )
-        return self._stack
+        self._stack = stack = build_stack(store, self.settings, self.store, self._limits)
+        self.table = stack.table
+        return stack
+
+    def _replace(self, old: Stack | None, new: Stack | None) -> None:
+        """Close the old policies in the background, after still older ones, and suspend the new cache until then."""
+        if new is not None:
+            new.suspend()
+        self._cache_enabled = asyncio.get_running_loop().create_task(_replaced(self._cache_enabled, old, new))
 
 
-async def _close_replaced(earlier: "asyncio.Task[None] | None", table: Table, old: Stack, new: Stack) -> None:
-    """Close replaced policies, the oldest first. Then resume the new cache."""
-    await _close_after(earlier, table, old)
-    new.resume()
-
-
-async def _close_after(earlier: "asyncio.Task[None] | None", table: Table, policies: Stack) -> None:
+async def _replaced(earlier: asyncio.Future[Any] | None, old: Stack | None, new: Stack | None) -> None:
     if earlier is not None:
         await earlier
-    await _close_when_idle(table, policies)
-
-
-async def _resume_when_closed(previous_closed: "asyncio.Task[None]", policies: Stack) -> None:
-    await previous_closed
-    policies.resume()
-
-
-async def _close_when_idle(table: Table, policies: Stack) -> None:
-    """Close the policies when no operation is in flight."""
-    await table.drain()
-    await policies.close()
+    if old is not None:
+        await old.close()
+    if new is not None:
+        new.resume()
 
 
 async def open_or_defer(entry: CatalogEntry) -> None:
@@ -286,7 +239,7 @@ async def open_or_defer(entry: CatalogEntry) -> None:
     except StoreUnavailable as error:
         log.warning("table %s will be opened when it is first used: %s", entry.spec.name, error.detail)
     except TableError as error:
-        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store!r}: {error.detail}") from error
+        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store.name!r}: {error.detail}") from error
 
 
 async def open_all_or_none(entries: list[CatalogEntry]) -> None:

@@ -7,6 +7,7 @@ another process removes them if this one ends.
 """
 
 from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import Literal, TypeAlias, get_args
 
 import msgspec
@@ -49,33 +50,31 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Raise ValueError if the numbers do not rise, or not exactly one generation is current."""
         numbers = [one.number for one in self.every]
-        states = [one.state for one in self.every]
         if (
-            states.count("current") != 1
+            len(self.in_state("current")) != 1
             or numbers != sorted({*numbers})
             or not 0 < numbers[0] <= numbers[-1] <= self.last
         ):
             raise ValueError("the numbers of generations rise, `last` is the highest or above, and one is current")
 
+    def in_state(self, state: State) -> list[Generation]:
+        """Return the generations in a state. Those that are `removed` have records that are still to be removed."""
+        return [one for one in self.every if one.state == state]
+
     @property
     def current(self) -> Generation:
         """The generation that requests without a number read and write."""
-        return next(one for one in self.every if one.state == "current")
+        return self.in_state("current")[0]
 
     @property
-    def removed(self) -> tuple[Generation, ...]:
-        """The generations whose records are still to be removed."""
-        return tuple(one for one in self.every if one.state == "removed")
+    def present(self) -> list[Generation]:
+        """The generations that can be read."""
+        return [one for one in self.every if one.state != "removed"]
 
     def removed_since(self, before: "Generations") -> list[int]:
         """Return the numbers of the generations that were removed after this earlier state."""
-        earlier = {one.number for one in before.removed}
-        return [one.number for one in self.removed if one.number not in earlier]
-
-    @property
-    def present(self) -> tuple[Generation, ...]:
-        """The generations that can be read."""
-        return tuple(one for one in self.every if one.state != "removed")
+        earlier = {one.number for one in before.in_state("removed")}
+        return [one.number for one in self.in_state("removed") if one.number not in earlier]
 
     def find(self, number: int) -> Generation:
         """Return a generation that can be read. Raise GenerationNotFound if there is none with this number."""
@@ -84,12 +83,11 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
                 return one
         raise GenerationNotFound(f"the table has no generation {number}, or it was removed")
 
-    def created(self, now_ms: int, note: str | None = None, request: str | None = None) -> "Generations":
+    def created(self, now_ms: int, note: str | None, request: str) -> "Generations":
         """Add one that loads, unless one that loads has the same `request`. Raise InvalidOperation if too many load."""
         if self.of_request(request) is not None:
             return self
-        loading = [one for one in self.every if one.state == "loading"]
-        if len(loading) >= LOADING_MAX:
+        if len(self.in_state("loading")) >= LOADING_MAX:
             raise InvalidOperation(f"{LOADING_MAX} generations of the table load already: activate or delete one")
         added = Generation(self.last + 1, "loading", now_ms, 0, now_ms, note, request)
         return Generations((*self.every, added), added.number)
@@ -98,12 +96,11 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
         """Never use this number, nor a lower one that is not used yet."""
         return replace(self, last=max(self.last, number))
 
-    def of_request(self, request: str | None) -> Generation | None:
+    def of_request(self, request: str) -> Generation | None:
         """Return the generation that loads and was created by a request with this `Idempotency-Key`."""
-        found = (one for one in self.every if request and one.request == request and one.state == "loading")
-        return next(found, None)
+        return next((one for one in self.in_state("loading") if one.request == request), None)
 
-    def activated(self, number: int, now_ms: int, kept: int, expected: int | None = None) -> "Generations":
+    def activated(self, number: int, now_ms: int, kept: int, expected: int | None) -> "Generations":
         """Make a generation current, keep the `kept` previous ones, and remove older ones that load.
 
         Raise GenerationNotFound, or PreconditionFailed if the current one is not `expected`.
@@ -113,19 +110,17 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
             return self
         if expected not in (None, current.number):
             raise PreconditionFailed(f"the current generation is {current.number}, not {expected}")
-        earlier = sorted((one for one in self.every if one.state == "kept" and one != chosen), key=_activated)
+        earlier = [one for one in sorted(self.in_state("kept"), key=attrgetter("activated_ms")) if one != chosen]
         staying = {one.number for one in [*earlier, current][::-1][:kept]}
-        return self._changed(
-            lambda one: (
-                replace(one, state="current", activated_ms=max(now_ms, current.activated_ms + 1))
-                if one == chosen
-                else replace(one, state="kept")
-                if one.number in staying
-                else _removed(one)
-                if one.state in ("kept", "current") or one.number < number
-                else one
-            )
-        )
+
+        def change(one: Generation) -> Generation:
+            if one == chosen:
+                return replace(one, state="current", activated_ms=max(now_ms, current.activated_ms + 1))
+            if one.number in staying:
+                return replace(one, state="kept")
+            return _removed(one) if one.state in ("kept", "current") or one.number < number else one
+
+        return self._changed(change)
 
     def without(self, number: int) -> "Generations":
         """Remove a generation, if it is there. Raise PreconditionFailed if it is the current one."""
@@ -153,23 +148,3 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def _removed(generation: Generation) -> Generation:
     return replace(generation, state="removed", note=None)
-
-
-def _activated(generation: Generation) -> int:
-    return generation.activated_ms
-
-
-AllGenerations = dict[str, Generations]
-"""The generations of a store's tables, by the table's name in the store. Others have only their first generation."""
-
-ONLY_FIRST = Generations()
-
-
-def encode(tables: AllGenerations) -> bytes:
-    """Return the JSON text that a store keeps. Tables that never had another generation are absent."""
-    return msgspec.json.encode(tables)
-
-
-def decode(text: bytes) -> AllGenerations:
-    """Return what `encode` was called with. Raise msgspec.DecodeError if the text is something else."""
-    return msgspec.json.decode(text, type=AllGenerations)

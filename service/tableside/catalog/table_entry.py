@@ -1,6 +1,7 @@
 """A table with generations: the entry of each in this process, and the requests that change them."""
 
 import asyncio
+import contextlib
 import logging
 import time
 from functools import partial
@@ -20,11 +21,10 @@ from ..core import (
     now_ms,
 )
 from ..settings import TableSettings
-from .control_table import ControlTable, Step
+from .control_table import STALE_S, ControlTable, Step
 from .entry import CatalogEntry
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
-from .stack import SharedLimits
-from .table_metrics import DELETED, IDLE, REPLACED
+from .stack import Limits
 
 log = logging.getLogger(__name__)
 
@@ -104,18 +104,23 @@ class TableEntry(CatalogEntry):
         self._see()
         return self._entry(self.known.find(number))
 
-    def check_writable(self, number: int) -> None:
-        """Note that a generation is written. Raise GenerationSealed if it does not load."""
+    def sealed(self, number: int) -> GenerationSealed | None:
+        """Note that a generation is written, or return the error if it does not load."""
         state = self.known.find(number).state
         if state != "loading":
-            raise GenerationSealed(f"generation {number} is {state}: by its number only one that loads is written")
+            return GenerationSealed(f"generation {number} is {state}: by its number only one that loads is written")
         self._written_ms[number] = now_ms()
+        return None
 
     async def listed(self) -> list[tuple[Generation, Estimate]]:
         """Return the generations that can be read, and about the size of each."""
         await self._check_supported()
         await self._control.read_since(time.monotonic())
-        return [(generation, await self._estimate(generation)) for generation in self.known.present]
+        sizes = dict.fromkeys(self.known.present, Estimate())
+        for generation in sizes:
+            with contextlib.suppress(TableError):
+                sizes[generation] = await self._entry(generation).estimate()
+        return [*sizes.items()]
 
     async def create(self, note: str | None = None, request: str | None = None) -> Generation:
         """Return a new, empty generation, which loads, or the one that an earlier call with this `request` returned."""
@@ -132,7 +137,10 @@ class TableEntry(CatalogEntry):
             await self._entry(generation).created(key)
         except TableError as error:
             # After a final error the store has nothing of this generation. Another name there must not be dropped.
-            await self._change(partial(_abandoned, number=generation.number, forget=not error.retriable), DELETED)
+            number, final = generation.number, not error.retriable
+            await self._change(
+                lambda known: known.without(number).forgotten(number) if final else known.without(number), "deleted"
+            )
             raise
         return generation
 
@@ -158,46 +166,45 @@ class TableEntry(CatalogEntry):
         try:
             await (await self.find(number)).opened()
         except TableNotFound:
-            raise GenerationNotFound(
-                f"generation {number} was not created completely, or removed in the store"
-            ) from None
+            detail = f"generation {number} was not created completely, or removed in the store"
+            raise GenerationNotFound(detail) from None
         kept = self.settings.generations_kept
-        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), REPLACED)
+        generations = await self._change(lambda known: known.activated(number, now_ms(), kept, expected), "replaced")
         self._see()
-        await self._control.switched()
+        if not self._control.alone:
+            await asyncio.sleep(STALE_S)  # until every process knows the change
         return generations.find(number)
 
     async def remove(self, number: int) -> None:
         """Remove a generation, if it is there. Raise PreconditionFailed if it is the current one."""
         await self._check_supported()
-        await self._change(lambda known: known.without(number), DELETED)
+        await self._change(lambda known: known.without(number), "deleted")
 
     async def maintain(self) -> None:
         """Remove what has loaded without a write for too long, and the records of what was removed."""
-        if self._closed:
+        if self._closed or self._name not in self._control.tables:
             return
         idle_ms, now = int(1000 * self.settings.generations_idle_s), now_ms()
-        loading = [one for one in self.known.every if one.state == "loading"]
+        loading = self.known.in_state("loading")
         self._written_ms = written_ms = {one.number: self._written_ms.get(one.number, 0) for one in loading}
         if any(one.written_ms < min(written_ms[one.number], now - idle_ms // 4) for one in loading):
             await self._change(lambda known: known.written(written_ms))
         written_before = now - idle_ms - IDLE_MARGIN_MS
         if self.known.without_idle(written_before) != self.known:
-            await self._change(lambda known: known.without_idle(written_before), IDLE)
+            await self._change(lambda known: known.without_idle(written_before), "idle")
         self._see()
         unused_before = time.monotonic() - self.settings.deadline_s - DROP_AFTER_S
         unused = [number for number, removed_at in self._removed_at.items() if removed_at < unused_before]
         if unused and (self._dropping is None or self._dropping.done()):
             self._dropping = asyncio.create_task(self._drop(unused))
 
-    def change(self, settings: TableSettings, limits: SharedLimits | None = None) -> None:
+    def change(self, settings: TableSettings, limits: Limits) -> None:
         """Put other policies around each generation, with the same limits for all."""
-        limits = limits or SharedLimits()
         super().change(settings, limits)
         for entry in self._others.values():
             entry.change(settings, limits)
 
-    def disable_cache_until(self, previous_closed: "asyncio.Task[None]") -> None:
+    def disable_cache_until(self, previous_closed: asyncio.Future[Any]) -> None:
         """Suspend the cache of each generation until a previous table with the same records is closed."""
         super().disable_cache_until(previous_closed)
         for entry in self._others.values():
@@ -206,33 +213,27 @@ class TableEntry(CatalogEntry):
     def sample(self) -> None:
         """Set the gauges of the generations, if the table ever had a second one."""
         if self._name in self._control.tables:
-            self._context.metrics.generations.show(self.spec.name, self.known, now_ms())
+            self.store.environment.metrics.show_generations(self.spec.name, self.known, now_ms())
 
     async def close(self) -> None:
         """Wait for the operations in flight in every generation, and close their policies."""
         self._closed = True
         if self._name in self._control.tables:
-            self._context.metrics.generations.hide(self.spec.name)
+            self.store.environment.metrics.show_generations(self.spec.name, None)
         if self._dropping is not None:
             self._dropping.cancel()
             await asyncio.wait([self._dropping])
         await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
 
-    async def _estimate(self, generation: Generation) -> Estimate:
-        try:
-            return await self._entry(generation).estimate()
-        except TableError:
-            return Estimate()
-
     async def _change(self, step: Step, reason: str = "") -> Generations:
         """Change the generations. Count and log what is activated, and what is removed with this reason."""
         before, after = await self._control.change(self._name, step)
-        name, metrics = self.spec.name, self._context.metrics.generations
+        name, metrics = self.spec.name, self.store.environment.metrics
         if after.current.number != before.current.number:
-            metrics.count_activation(name)
+            metrics.activations.labels(name).inc()
             log.info("table %s: generation %d is current, after %d", name, after.current.number, before.current.number)
         for number in after.removed_since(before):
-            metrics.count_removal(name, reason)
+            metrics.removals.labels(name, reason).inc()
             log.info("table %s: generation %d is removed: %s", name, number, reason)
         return after
 
@@ -249,13 +250,15 @@ class TableEntry(CatalogEntry):
             return
         self._seen = known
         for number in self._others.keys() - {one.number for one in known.present}:
-            self._close_later(self._others.pop(number))
+            closing = asyncio.create_task(self._others.pop(number).close())
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
         serving = self._entry(known.current)
         if serving is not self._serving:
             self._serving.release()
             self._serving = serving
-        removed, now = [one.number for one in known.removed], time.monotonic()
-        self._removed_at = {number: self._removed_at.get(number, now) for number in removed}
+        now = time.monotonic()
+        self._removed_at = {one.number: self._removed_at.get(one.number, now) for one in known.in_state("removed")}
 
     def _entry(self, generation: Generation) -> CatalogEntry:
         number, loading = generation.number, generation.state == "loading"
@@ -267,22 +270,12 @@ class TableEntry(CatalogEntry):
             self._others[number].release()
         return self._others[number]
 
-    def _close_later(self, entry: CatalogEntry) -> None:
-        closing = asyncio.create_task(entry.close())
-        self._closing.add(closing)
-        closing.add_done_callback(self._closing.discard)
-
     async def _drop(self, numbers: list[int]) -> None:
         for number in numbers:
             entry = self if number == 1 else self.of_generation(number, loading=False)
             try:
                 await entry.drop()
-                await self._change(lambda known, number=number: known.forgotten(number))  # type: ignore[misc]
+                await self._change(partial(Generations.forgotten, number=number))
             except TableError as error:
                 log.warning("table %s: generation %d is removed later: %s", self._name, number, error.detail)
                 self._removed_at[number] = time.monotonic()
-
-
-def _abandoned(known: Generations, number: int, *, forget: bool) -> Generations:
-    known = known.without(number)
-    return known.forgotten(number) if forget else known

@@ -4,12 +4,14 @@ import collections
 from collections.abc import Sequence
 from itertools import compress
 from operator import attrgetter
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
 from ..core import FLAGS, Batch, Delete, Get, Operation, Outcome, Put, Record, Results, TableError, Update, Written
+from ..policies import PolicyMetrics
 from ..telemetry import Counter, Histogram
-from .generations import STATES, Generation, Generations
+from .generations import STATES, Generations
 
 BUCKETS_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -23,46 +25,104 @@ _FLAGS_OF = attrgetter(*FLAGS)
 _KINDS: dict[type, str] = {Get: "get", Put: "put", Update: "update", Delete: "delete"}
 
 
-class OperationMetrics:
-    """The metrics that the tables of one catalog share."""
+class CatalogMetrics:
+    """The metrics that the tables and stores of one catalog share. All processes set generations to the same values."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        labels = ("table", "operation", "outcome")
-        self.operations = Counter(
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, registry=registry)
+
+        def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+
+        def gauge(name: str, text: str, *labels: str, workers: Any = "livemax") -> Gauge:
+            return Gauge(name, text, labels, registry=registry, multiprocess_mode=workers)
+
+        self.policies = PolicyMetrics(registry)
+        self.operations = counter(
             "tableside_operations",
             "Operations, scans and splits by outcome; an update's created is a default that was inserted.",
-            labels,
-            registry=registry,
+            *("table", "operation", "outcome"),
         )
-        self.seconds = Histogram(
+        self.operation_seconds = histogram(
             "tableside_operation_duration_seconds",
             "Time that an operation took, failures included; observed once per request, operation and outcome.",
-            labels,
-            buckets=BUCKETS_S,
-            registry=registry,
+            BUCKETS_S,
+            *("table", "operation", "outcome"),
         )
-        self.batch = Histogram(
-            "tableside_batch_operations",
-            "Operations in one batch of a caller.",
-            ("table",),
-            buckets=COUNTS,
-            registry=registry,
+        self.batch_operations = histogram(
+            "tableside_batch_operations", "Operations in one batch of a caller.", COUNTS, "table"
         )
-        self.dropped = Counter(
+        self.dropped = counter(
             "tableside_dropped_records",
             "Writes that were acknowledged and went to no partition, as their callers asked.",
-            ("table",),
-            registry=registry,
+            "table",
         )
+        self.connections = gauge(
+            "tableside_store_connections",
+            "Connections of a store: in use (including those being opened), open, and the limit (most).",
+            *("store", "state"),
+            workers="livesum",
+        )
+        self.disk = gauge(
+            "tableside_store_disk_bytes",
+            "A store's local disk: files (used), compaction_pending, and the free bytes and size of the file system.",
+            *("store", "state"),
+        )
+        self.writes_delayed = gauge(
+            "tableside_store_writes_delayed",
+            "1 while a store slows writes down or stops them until compaction catches up, else 0.",
+            "store",
+        )
+        self.reachable = gauge(
+            "tableside_store_reachable",
+            "1 if the last check of a store, at least every 10 seconds, reached it, else 0.",
+            "store",
+            workers="livemin",
+        )
+        self._generation = gauge("tableside_generation", "The number of a table's current generation.", "table")
+        self._generations = gauge(
+            "tableside_generations", "Generations of a table by their state.", *("table", "state")
+        )
+        self._loading_seconds = gauge(
+            "tableside_generation_loading_seconds",
+            "Time since the creation of the oldest generation that loads, 0 if none does.",
+            "table",
+        )
+        self._idle_seconds = gauge(
+            "tableside_generation_idle_seconds",
+            "Time since the last noted write of the oldest generation that loads, 0 if none does.",
+            "table",
+        )
+        self.activations = counter(
+            "tableside_generation_activations", "How often another generation of a table became current.", "table"
+        )
+        self.removals = counter(
+            "tableside_generation_removals",
+            "Removed generations, by the reason: replaced (by an activation), deleted, idle (not written any more).",
+            *("table", "reason"),
+        )
+
+    def show_generations(self, table: str, generations: Generations | None, now_ms: int = 0) -> None:
+        """Set the gauges of a table's generations, to 0 if it was removed from the configuration."""
+        every = () if generations is None else generations.every
+        oldest = next((one for one in every if one.state == "loading"), None)
+        created_ms, written_ms = (now_ms, now_ms) if oldest is None else (oldest.created_ms, oldest.written_ms)
+        self._generation.labels(table).set(0 if generations is None else generations.current.number)
+        for state in STATES:
+            self._generations.labels(table, state).set(sum(one.state == state for one in every))
+        self._loading_seconds.labels(table).set(max(0, now_ms - created_ms) / 1000)
+        self._idle_seconds.labels(table).set(max(0, now_ms - written_ms) / 1000)
+        self.activations.labels(table)  # at 0 before the first one: a rate needs two values
 
 
 class TableMetrics:
     """The operation metrics of one table."""
 
-    def __init__(self, metrics: OperationMetrics, table: str) -> None:
+    def __init__(self, metrics: CatalogMetrics, table: str) -> None:
         self._metrics = metrics
         self._table = table
-        self._batch = metrics.batch.labels(table)
+        self._batch = metrics.batch_operations.labels(table)
         self._children: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
 
     def one(self, operation: Operation, outcome: Outcome, seconds: float) -> None:
@@ -90,7 +150,7 @@ class TableMetrics:
         # A lookup by labels costs more than counting.
         if (child := self._children.get((operation, outcome))) is None:
             labels = (self._table, operation, outcome)
-            child = (self._metrics.operations.labels(*labels), self._metrics.seconds.labels(*labels))
+            child = (self._metrics.operations.labels(*labels), self._metrics.operation_seconds.labels(*labels))
             self._children[operation, outcome] = child
         if outcome == DROPPED:
             self._metrics.dropped.labels(self._table).inc(count)
@@ -121,69 +181,3 @@ def _label(answer: Outcome) -> str:
     if answer.partitions == ():
         return DROPPED
     return next(compress(FLAGS, _FLAGS_OF(answer)), "written")
-
-
-REPLACED = "replaced"
-DELETED = "deleted"
-IDLE = "idle"
-
-
-class GenerationMetrics:
-    """The metrics that the tables of one catalog share. Every process sets the gauges to the same values."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        def gauge(name: str, text: str, *labels: str) -> Gauge:
-            return Gauge(name, text, labels, registry=registry, multiprocess_mode="livemax")
-
-        self._current = gauge("tableside_generation", "The number of a table's current generation.", "table")
-        self._count = gauge("tableside_generations", "Generations of a table by their state.", "table", "state")
-        self._loading_seconds = gauge(
-            "tableside_generation_loading_seconds",
-            "Time since the creation of the oldest generation that loads, 0 if none does.",
-            "table",
-        )
-        self._idle_seconds = gauge(
-            "tableside_generation_idle_seconds",
-            "Time since the last noted write of the oldest generation that loads, 0 if none does.",
-            "table",
-        )
-        self._activations = Counter(
-            "tableside_generation_activations",
-            "How often another generation of a table became current.",
-            ("table",),
-            registry=registry,
-        )
-        self._removals = Counter(
-            "tableside_generation_removals",
-            "Removed generations, by the reason: replaced (by an activation), deleted, idle (not written any more).",
-            ("table", "reason"),
-            registry=registry,
-        )
-
-    def show(self, table: str, generations: Generations, now_ms: int) -> None:
-        """Set the gauges of a table."""
-        oldest = next((one for one in generations.every if one.state == "loading"), None)
-        self._set(table, generations.current.number, generations.every, oldest, now_ms)
-        self._activations.labels(table)  # at 0 before the first one: a rate needs two values
-
-    def hide(self, table: str) -> None:
-        """Set the gauges of a table that was removed from the configuration to 0."""
-        self._set(table, 0, (), None, 0)
-
-    def count_activation(self, table: str) -> None:
-        """Count that another generation became current."""
-        self._activations.labels(table).inc()
-
-    def count_removal(self, table: str, reason: str) -> None:
-        """Count a removed generation."""
-        self._removals.labels(table, reason).inc()
-
-    def _set(
-        self, table: str, current: int, every: tuple[Generation, ...], oldest: Generation | None, now_ms: int
-    ) -> None:
-        self._current.labels(table).set(current)
-        for state in STATES:
-            self._count.labels(table, state).set(sum(one.state == state for one in every))
-        created_ms, written_ms = (now_ms, now_ms) if oldest is None else (oldest.created_ms, oldest.written_ms)
-        self._loading_seconds.labels(table).set(max(0, now_ms - created_ms) / 1000)
-        self._idle_seconds.labels(table).set(max(0, now_ms - written_ms) / 1000)

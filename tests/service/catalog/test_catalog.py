@@ -11,11 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from contract import put
 from support.virtual_time import in_virtual_time
-from tableside.catalog import catalog as catalog_module
-from tableside.catalog.backends import CHECK_EVERY_S
-from tableside.catalog.catalog import Catalog
-from tableside.catalog.stack import StackMetrics
-from tableside.catalog.store_shares import Environment
+from tableside.catalog import Catalog, CatalogMetrics, Environment, catalog as catalog_module
+from tableside.catalog.open_stores import CHECK_EVERY_S
 from tableside.core.errors import StoreUnavailable, TableError, TableNotFound, TooLarge, Unsupported
 from tableside.core.operations import Get, Record, Written
 from tableside.core.store import TableSpec
@@ -27,7 +24,7 @@ MEMORY = {"fast": {"kind": "memory"}}
 
 @asynccontextmanager
 async def opened(data: dict[str, Any], registry: CollectorRegistry | None = None) -> AsyncIterator[Catalog]:
-    catalog = await Catalog.open(validate(data), Environment(StackMetrics(registry or CollectorRegistry())))
+    catalog = await Catalog.open(validate(data), Environment(CatalogMetrics(registry or CollectorRegistry())))
     try:
         yield catalog
     finally:
@@ -86,7 +83,7 @@ async def test_a_store_that_fails_to_open_closes_the_others(tmp_path: Path) -> N
             async with opened({"stores": {"one": one, "other": other}}):
                 pass
         async with opened({"stores": {"one": one}}) as catalog:
-            assert await catalog.ping() == {"one": None}
+            assert await catalog.reachability.check() == {"one": None}
 
 
 class UnavailableBackend(MemoryBackend):
@@ -105,7 +102,7 @@ class UnavailableBackend(MemoryBackend):
 
 async def sleeping(backend: UnavailableBackend) -> Catalog:
     settings = validate({"stores": MEMORY, "tables": {"t": {"store": "fast", "deadline_s": 0.2}}})
-    catalog = Catalog(settings, {"fast": backend}, Environment(StackMetrics(CollectorRegistry())))
+    catalog = Catalog(settings, {"fast": backend}, Environment(CatalogMetrics(CollectorRegistry())))
     await catalog._open_tables()
     return catalog
 
@@ -134,8 +131,8 @@ async def test_a_store_without_requests_is_checked_too(caplog: pytest.LogCapture
     caplog.set_level("INFO")
     registry, backend = CollectorRegistry(), PingedStore()
     settings = validate({"stores": {"idle": {"kind": "memory"}}})
-    catalog = Catalog(settings, {"idle": backend}, Environment(StackMetrics(registry)))
-    watching = asyncio.create_task(catalog.watch_stores())
+    catalog = Catalog(settings, {"idle": backend}, Environment(CatalogMetrics(registry)))
+    watching = asyncio.create_task(catalog.reachability.run())
     seen = []
     for failing in (False, True, True, False):
         backend.failing = failing

@@ -11,9 +11,8 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from support.virtual_time import in_virtual_time, now
-from tableside.catalog import Catalog, Environment, Generation, StackMetrics, control_table, generations, table_entry
-from tableside.catalog.control_table import KEY, STALE_S
-from tableside.catalog.store_shares import CONTROL
+from tableside.catalog import Catalog, CatalogMetrics, Environment, Generation, control_table, generations, table_entry
+from tableside.catalog.control_table import CONTROL, KEY, STALE_S
 from tableside.core import (
     NO_DEADLINE,
     Budget,
@@ -115,7 +114,7 @@ def configured(table: dict[str, Any] | None = None, **top: Any) -> Settings:
 
 @asynccontextmanager
 async def process(backend: MemoryBackend, settings: Settings | None = None) -> AsyncIterator[Catalog]:
-    catalog = Catalog(settings or configured(), {"s": backend}, Environment(StackMetrics(CollectorRegistry())))
+    catalog = Catalog(settings or configured(), {"s": backend}, Environment(CatalogMetrics(CollectorRegistry())))
     await catalog._open_tables()
     await catalog._find_tables()
     following = asyncio.create_task(catalog.follow_generations())
@@ -284,9 +283,7 @@ async def test_a_process_that_could_not_read_for_a_while_reads_before_it_answers
         await put(first, "t", 1)
         assert await get(second, "t") == [1]
         number = await replaced(first, 2)
-        second_control = second._controls.of("s")
-        assert second_control is not None
-        second_control._keep({}, None, now() - STALE_S - 0.1)  # as if the process had been stopped
+        second._controls["s"]._keep({}, None, now() - STALE_S - 0.1)  # as if the process had been stopped
         assert await get(second, "t") == [2]
         with pytest.raises(GenerationSealed):
             await put(second, f"t@{number}", 3)

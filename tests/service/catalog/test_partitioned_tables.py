@@ -9,10 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put, update
-from tableside.catalog.admission import AdmissionMetrics as InFlightMetrics, InFlight
-from tableside.catalog.catalog import Catalog
-from tableside.catalog.stack import StackMetrics
-from tableside.catalog.store_shares import Environment
+from tableside.catalog import Catalog, CatalogMetrics, Environment, InFlight
 from tableside.catalog.table import Table
 from tableside.core import values
 from tableside.core.errors import (
@@ -24,7 +21,7 @@ from tableside.core.errors import (
 )
 from tableside.core.operations import Get, Record, Token, Written
 from tableside.core.store import TableSpec
-from tableside.settings import validate
+from tableside.settings import LimitSettings, validate
 
 STORES: dict[str, Any] = {
     "a": {"kind": "memory"},
@@ -39,7 +36,7 @@ RATE = {"rate_per_s": 0.001, "burst": 2}
 async def opened(
     data: dict[str, Any], registry: CollectorRegistry | None = None, in_flight: InFlight | None = None
 ) -> AsyncIterator[Catalog]:
-    environment = Environment(StackMetrics(registry or CollectorRegistry()), in_flight=in_flight)
+    environment = Environment(CatalogMetrics(registry or CollectorRegistry()), in_flight=in_flight)
     catalog = await Catalog.open(validate(data), environment)
     try:
         yield catalog
@@ -87,7 +84,7 @@ async def test_a_rate_limit_is_of_each_partition_by_itself() -> None:
 
 async def test_an_operation_in_flight_counts_once_for_each_partition() -> None:
     registry = CollectorRegistry()
-    in_flight = InFlight(InFlightMetrics(registry), requests_max=10, operations_max=3, bytes_max=10)
+    in_flight = InFlight(registry, LimitSettings(operations_in_flight_max=3))
     waiting = {"rate_per_s": 4, "burst": 1}
     async with opened(settings({"write": waiting}), registry, in_flight) as catalog:
         table = await catalog.table("t")
@@ -169,7 +166,7 @@ async def test_a_write_creates_a_table_in_every_partition() -> None:
         await table.one(put("x", {"n": 1}, partitions=(0, 1)))
         assert [await n(table, "x", 0), await n(table, "x", 1)] == [1, 1]
         [entry] = catalog.entries()
-        assert (entry.store, entry.kind, entry.spec.partitions) == ("shards", "partitioned", 2)
+        assert (entry.store.name, entry.store.kind, entry.spec.partitions) == ("shards", "partitioned", 2)
         assert entry.locations == {("a", "made"), ("b", "made")}
 
 

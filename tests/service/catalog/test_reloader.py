@@ -22,13 +22,8 @@ from support.kinds import kind
 from support.running import Service, running
 from support.scripted import Scripted
 from support.waiting import eventually, until
-from tableside.catalog.catalog import Catalog
-from tableside.catalog.reloader import (
-    Reloader,
-    beyond_reloading,
-)
-from tableside.catalog.stack import StackMetrics
-from tableside.catalog.store_shares import Environment
+from tableside.catalog import Catalog, CatalogMetrics, Environment
+from tableside.catalog.reloader import Reloader, beyond_reloading
 from tableside.catalog.table import Table
 from tableside.core.errors import StoreUnavailable, TableNotFound
 from tableside.core.operations import Get, Put, Record, Written
@@ -68,7 +63,7 @@ def test_changes_that_need_a_restart_are_named(tables: dict[str, Any], top: dict
 
 @pytest.fixture
 async def catalog() -> AsyncIterator[Catalog]:
-    opened = await Catalog.open(settings({"t": {}}), Environment(StackMetrics(CollectorRegistry())))
+    opened = await Catalog.open(settings({"t": {}}), Environment(CatalogMetrics(CollectorRegistry())))
     yield opened
     await opened.close()
 
@@ -169,7 +164,7 @@ async def test_a_replaced_table_makes_no_record_of_the_new_cache_stale(
 
 
 async def made_by_writes() -> Catalog:
-    return await Catalog.open(settings({}, auto_create=True), Environment(StackMetrics(CollectorRegistry())))
+    return await Catalog.open(settings({}, auto_create=True), Environment(CatalogMetrics(CollectorRegistry())))
 
 
 @pytest.mark.parametrize(("name", "table"), [("made", CACHED), ("other", {"name": "made", **CACHED})])

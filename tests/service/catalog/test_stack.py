@@ -12,13 +12,16 @@ from prometheus_client import CollectorRegistry
 from contract import PolicyContract, Time, update
 from support.scripted import Fault, Scripted
 from support.virtual_time import in_virtual_time
-from tableside.catalog.stack import StackContext, StackMetrics, build_stack
+from tableside.catalog import CatalogMetrics, Environment
+from tableside.catalog.open_stores import OpenStore
+from tableside.catalog.stack import build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values
 from tableside.core.errors import StoreUnavailable, TableError, Throttled
 from tableside.core.operations import Get, Operation, Record, Token, Update, Written
 from tableside.core.store import Policy, Store
 from tableside.settings import TableSettings
+from tableside.stores.memory import MemoryBackend
 
 EVERYTHING: dict[str, Any] = {
     "store": "s",
@@ -41,21 +44,23 @@ WRITERS = 8
 KEYS = [f"k{index}" for index in range(12)]
 
 
-def stacked(store: Store, options: dict[str, Any]) -> Policy:
-    context = StackContext(StackMetrics(CollectorRegistry()), remote=False)
-    return build_stack(store, TableSettings.model_validate(options), context).policies[0]
+def stack_around(store: Store, options: dict[str, Any], *, remote: bool = False) -> Policy:
+    """Return the outermost policy around a store."""
+    backend = MemoryBackend()
+    backend.single_process = not remote
+    open_store = OpenStore("s", "memory", backend, Environment(CatalogMetrics(CollectorRegistry())))
+    return build_stack(store, TableSettings.model_validate(options), open_store, {}).policies[0]
 
 
 class TestEveryPolicyTogether(PolicyContract):
     def around(self, inner: Store, time: Time) -> Policy:
-        return stacked(inner, EVERYTHING)
+        return stack_around(inner, EVERYTHING)
 
 
 async def sizes_of_calls(store: Scripted, operations: Sequence[Operation], *, remote: bool, **batch: Any) -> list[int]:
     """Apply operations of different callers together, and return the number of operations in each call of the store."""
     store.gate = asyncio.Event()
-    settings = TableSettings.model_validate({"store": "s", "batch": batch} if batch else {"store": "s"})
-    top = build_stack(store, settings, StackContext(StackMetrics(CollectorRegistry()), remote=remote)).top
+    top = stack_around(store, {"store": "s", "batch": batch} if batch else {"store": "s"}, remote=remote)
     applied = asyncio.gather(*(top.apply([operation]) for operation in operations))
     for _ in range(5):
         await asyncio.sleep(0)
@@ -114,7 +119,7 @@ async def test_over_a_failing_store_each_write_counts_once(on: tuple[str, ...], 
     for name in on:
         options |= OPTIONS[name] if name not in ("retry", "rate") else {}
     seed = f"the same for {on}"
-    store = stacked(failing(random.Random(seed)), options)
+    store = stack_around(failing(random.Random(seed)), options)
     table = Table(store, deadline_s=30)
     created = await asyncio.gather(*(count(table, writer, planned(seed, writer, writes)) for writer in range(WRITERS)))
     await store.close()

@@ -1,19 +1,18 @@
 """How much of the in-flight limits one store may have, so that the other stores can be used when it hangs."""
 
-from collections.abc import Mapping
-
 import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
 from support.scripted import Scripted
-from tableside.catalog.admission import AdmissionMetrics, InFlight, PartitionLimit, StoreInFlight
+from tableside.catalog.admission import InFlight, PartitionLimit, StoreInFlight
 from tableside.core.errors import Overloaded
 from tableside.core.operations import Get, Update, Written
 from tableside.core.store import Scan
 from tableside.core.updates import parse
+from tableside.settings import LimitSettings
 
-LIMITS: Mapping[str, int] = {"requests_max": 16, "operations_max": 160, "bytes_max": 1600}
+LIMITS = LimitSettings(in_flight_max=16, operations_in_flight_max=160, bytes_in_flight_max=1600, store_share_max=0.75)
 
 
 @pytest.fixture
@@ -23,7 +22,7 @@ def registry() -> CollectorRegistry:
 
 @pytest.fixture
 def limits(registry: CollectorRegistry) -> InFlight:
-    return InFlight(AdmissionMetrics(registry), **LIMITS, store_share_max=0.75)
+    return InFlight(registry, LIMITS)
 
 
 def fill(store: StoreInFlight, operations: int = 0, body_bytes: int = 0) -> int:
@@ -49,7 +48,7 @@ def test_each_store_has_a_share_of_the_remaining_limit(limits: InFlight) -> None
 def test_operations_and_bytes_have_shares_too(
     limits: InFlight, registry: CollectorRegistry, operations: int, body_bytes: int, what: str
 ) -> None:
-    limits.change(**{**LIMITS, "requests_max": 1000}, store_share_max=0.5)
+    limits.change(LIMITS.model_copy(update={"in_flight_max": 1000, "store_share_max": 0.5}))
     hung, other = StoreInFlight(limits, "hung"), StoreInFlight(limits, "other")
     assert fill(hung, operations, body_bytes) == 8
     hung.check(0, 0)

@@ -14,7 +14,7 @@ from contract import put
 from support.kinds import kind
 from support.redis_tables import user
 from support.waiting import WAIT_MAX_S
-from tableside.catalog import Catalog, Environment, StackMetrics
+from tableside.catalog import Catalog, CatalogMetrics, Environment
 from tableside.core import values
 from tableside.core.operations import Get, Record, Written
 from tableside.settings import validate
@@ -26,7 +26,7 @@ UNREADABLE = "the generations of tables cannot be read"
 
 @asynccontextmanager
 async def opened(data: dict[str, Any]) -> AsyncIterator[Catalog]:
-    catalog = await Catalog.open(validate(data), Environment(StackMetrics(CollectorRegistry())))
+    catalog = await Catalog.open(validate(data), Environment(CatalogMetrics(CollectorRegistry())))
     following = asyncio.create_task(catalog.follow_generations())
     try:
         yield catalog

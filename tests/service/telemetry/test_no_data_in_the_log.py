@@ -11,7 +11,7 @@ import pytest
 from service.telemetry.lines import logged
 from support.running import running
 from tableside.app import create_app
-from tableside.catalog.store_shares import CONTROL
+from tableside.catalog.control_table import CONTROL
 from tableside.core.operations import Operation
 from tableside.settings import validate
 from tableside.stores.memory import MemoryStore

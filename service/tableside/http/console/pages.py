@@ -83,7 +83,7 @@ class TableRow(msgspec.Struct, frozen=True):
 async def overview(console: Console, request: Request, name: str) -> Mapping[str, Any]:
     """Return the values of the overview. It shows tables whose name has `name`."""
     catalog: Catalog = request.app.state.catalog
-    stores, caller = await catalog.recent_ping(), context_of(request.scope).permissions
+    stores, caller = await catalog.reachability.recent(), context_of(request.scope).permissions
     entries = [entry for entry in catalog.entries() if caller.may("read", entry.spec.name)]
     rows = sorted((_table_row(entry, console, stores) for entry in entries), key=_worst_first)
     found = [row for row in rows if name.lower() in row.name.lower()]
@@ -111,8 +111,8 @@ async def overview(console: Console, request: Request, name: str) -> Mapping[str
 def _table_row(entry: CatalogEntry, console: Console, stores: Mapping[str, StoreUnavailable | None]) -> TableRow:
     name = entry.spec.name
     now = console.now(name)
-    health = table_health(now, stores.get(entry.store), entry.settings.deadline_s)
-    return TableRow(name, entry.store, entry.kind, health, now)
+    health = table_health(now, stores.get(entry.store.name), entry.settings.deadline_s)
+    return TableRow(name, entry.store.name, entry.store.kind, health, now)
 
 
 def _worst_first(row: TableRow) -> tuple[int, float, str]:
@@ -122,11 +122,11 @@ def _worst_first(row: TableRow) -> tuple[int, float, str]:
 async def activity(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
     """Return the values of the page of a table."""
     catalog: Catalog = request.app.state.catalog
-    stores = await catalog.recent_ping()
+    stores = await catalog.reachability.recent()
     now = console.now(entry.spec.name)
     described = describe(entry, request.app.state.settings.limits)
     return {
-        "health": table_health(now, stores.get(entry.store), entry.settings.deadline_s),
+        "health": table_health(now, stores.get(entry.store.name), entry.settings.deadline_s),
         "shedding": load_shedding(console.now()),
         "now": now,
         "outcomes": [] if now is None else list(_outcomes(now)),

@@ -80,7 +80,7 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
         **({"partitions": spec.partitions} if spec.partitions else {}),
         **({"generation": spec.generation} if entry.settings.generations and not spec.partitions else {}),
         "name": spec.name,
-        "store": {"name": entry.store, "kind": entry.kind},
+        "store": {"name": entry.store.name, "kind": entry.store.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
         "capabilities": {} if table is None else _capabilities(table.capabilities, entry.settings),
         "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
@@ -108,7 +108,7 @@ async def check_liveness(request: ServiceRequest) -> Response:
 )
 async def check_readiness(request: ServiceRequest) -> Response:
     """Check whether the service can process operations."""
-    reached = await request.catalog.ping()
+    reached = await request.catalog.reachability.check()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if request.scope.get("state", {}).get(DRAINING_KEY):
         return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})

@@ -4,14 +4,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from contract import put
-from tableside.catalog.stack import StackContext, StackMetrics, build_stack
-from tableside.catalog.table import Table
-from tableside.catalog.table_metrics import TableMetrics
+from tableside.catalog import CatalogMetrics, Environment, Table
+from tableside.catalog.open_stores import OpenStore
+from tableside.catalog.stack import build_stack
 from tableside.core.operations import Get
 from tableside.core.store import TableSpec
 from tableside.http.console.console import BOUNDS_S, FAMILIES, Change, read
 from tableside.settings import TableSettings
-from tableside.stores.memory import MemoryStore
+from tableside.stores.memory import MemoryBackend, MemoryStore
 
 
 def test_the_change_of_a_table_excludes_errors_of_callers_from_failures() -> None:
@@ -30,15 +30,15 @@ def test_latency_uses_the_observations_within_the_interval() -> None:
     assert Change(10.0, after, after).latency_s(0.5) is None
 
 
-def table(metrics: StackMetrics, name: str = "t", **settings: object) -> Table:
+def table(metrics: CatalogMetrics, name: str = "t", **settings: object) -> Table:
     chosen = TableSettings.model_validate({"store": "local", **settings})
-    around = build_stack(MemoryStore(TableSpec(name)), chosen, StackContext(metrics))
-    return Table(around.top, metrics=TableMetrics(metrics.operations, name))
+    open_store = OpenStore("local", "memory", MemoryBackend(), Environment(metrics))
+    return build_stack(MemoryStore(TableSpec(name)), chosen, open_store, {}).table
 
 
 async def test_a_row_contains_the_operations_of_a_table() -> None:
     registry = CollectorRegistry()
-    asked = table(StackMetrics(registry), cache={"records_max": 10, "ttl_s": 60})
+    asked = table(CatalogMetrics(registry), cache={"records_max": 10, "ttl_s": 60})
     await asked.one(put("a"))
     for _ in range(3):
         await asked.one(Get("a"))
@@ -54,5 +54,5 @@ async def test_a_row_contains_the_operations_of_a_table() -> None:
 
 def test_the_service_exports_every_metric_that_is_read() -> None:
     registry = CollectorRegistry()
-    StackMetrics(registry)
+    CatalogMetrics(registry)
     assert {*FAMILIES} <= {found.name for found in registry.collect()}
