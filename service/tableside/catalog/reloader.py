@@ -4,21 +4,19 @@ A configuration with a fault, or with a change that needs a restart, is not appl
 """
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 from collections.abc import Awaitable, Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import TypeAlias
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from ..settings import Fault, Settings, SettingsError, load, load_text, read_text, tokens_file_of
+from ..settings import Fault, Settings, SettingsError, TableSettings, load, load_text, read_text, tokens_file_of
 
 log = logging.getLogger(__name__)
-
-Version: TypeAlias = tuple[int, int, int]
 
 POLL_INTERVAL_S = 1.0
 """Interval at which the files are checked for changes."""
@@ -47,8 +45,8 @@ def beyond_reloading(old: Settings, new: Settings) -> list[Fault]:
         faults.append(Fault("auth", needs))  # A file that lost its tokens must not make the tables public.
     for name in old.tables.keys() & new.tables.keys():
         before, after = old.tables[name], new.tables[name]
-        fixed = [name for name in type(before).model_fields if name not in _TABLE_RELOADED]
-        members = [member for member in fixed if getattr(before, member) != getattr(after, member)]
+        changed = [member for member in TableSettings.model_fields if getattr(before, member) != getattr(after, member)]
+        members = [member for member in changed if member not in _TABLE_RELOADED]
         if old.options.get(name) != new.options.get(name):
             members.append("options")
         faults += [Fault(f"tables.{name}.{member}", needs) for member in members]
@@ -109,14 +107,12 @@ class Reloader:
         settings: Settings,
         apply: Callable[[Settings], Awaitable[None]],
         registry: CollectorRegistry,
-        poll_interval_s: float = POLL_INTERVAL_S,
         accepted: Path | None = None,
     ) -> None:
         self._file = file
         self._accepted = accepted
         self._settings = settings
         self._apply = apply
-        self._poll_interval_s = poll_interval_s
         self._requested = asyncio.Event()
         self._refused_tokens_file: str | None = None
         self._seen = self._versions()
@@ -147,9 +143,9 @@ class Reloader:
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
 
-    async def reload(self) -> bool:
-        """Read the file and apply it. Return whether it was applied."""
-        text = ""
+    async def reload(self) -> None:
+        """Read the file and apply it."""
+        text, applied = "", False
         try:
             text = await asyncio.to_thread(read_text, self._file)
             settings = await asyncio.to_thread(load_text, text, directory=self._file.parent)
@@ -166,24 +162,15 @@ class Reloader:
             log.exception("%s is not applied", self._file)
         else:
             changes = changed_settings(self._settings, settings)
-            self._settings, self._refused_tokens_file = settings, None
-            self._reloads.labels("applied").inc()
-            self._current.set(1)
+            self._settings, self._refused_tokens_file, applied = settings, None, True
             log.info("%s is applied: %s", self._file, ", ".join(changes) or "nothing has changed")
-            await self._save_accepted(text)
-            return True
-        self._reloads.labels("refused").inc()
-        self._current.set(0)
-        return False
-
-    async def _save_accepted(self, text: str) -> None:
-        """Save the applied text for workers that start later. A full disk must not end the watch."""
-        if self._accepted is None:
-            return
-        try:
-            await asyncio.to_thread(save_accepted, text, self._accepted)
-        except OSError:
-            log.exception("%s cannot be saved for workers that start later", self._file)
+            try:
+                if self._accepted is not None:
+                    await asyncio.to_thread(save_accepted, text, self._accepted)
+            except OSError:  # a full disk must not end the watch
+                log.exception("%s cannot be saved for workers that start later", self._file)
+        self._reloads.labels("applied" if applied else "refused").inc()
+        self._current.set(applied)
 
     def _differs(self) -> bool:
         """Return whether the file has changed since the service read it. Its start may have taken a while."""
@@ -194,29 +181,25 @@ class Reloader:
 
     async def _has_changed(self) -> bool:
         """Wait for the interval or SIGHUP. Return whether the configuration is to be read."""
-        try:
-            async with asyncio.timeout(self._poll_interval_s):
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(POLL_INTERVAL_S):
                 await self._requested.wait()
-        except TimeoutError:
-            pass
         versions = await asyncio.to_thread(self._versions)
         changed = self._requested.is_set() or not versions.items() <= self._seen.items()
         self._requested.clear()
         self._seen = versions
         return changed
 
-    def _versions(self) -> dict[str | Path, Version]:
-        """Return the versions of the files that exist. The absence of one must not hide the change of another."""
+    def _versions(self) -> dict[str | Path, tuple[int, int, int]]:
+        """Return values that change with each file that exists. The absence of one must not hide the change of another.
+
+        They also change when a mounted file is replaced by switching a link.
+        """
         auth = self._settings.auth
-        tokens_files = (auth.tokens_file if auth is not None else None, self._refused_tokens_file)
-        versions = {file: _version(file) for file in (self._file, *tokens_files) if file is not None}
-        return {file: version for file, version in versions.items() if version is not None}
-
-
-def _version(file: str | Path) -> Version | None:
-    """Return values that change with the file's version, also when a mounted file is replaced by switching a link."""
-    try:
-        found = os.stat(file)
-    except (OSError, ValueError):  # a ValueError for a path with U+0000
-        return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+        versions: dict[str | Path, tuple[int, int, int]] = {}
+        for file in (self._file, None if auth is None else auth.tokens_file, self._refused_tokens_file):
+            if file is not None:
+                with contextlib.suppress(OSError, ValueError):  # a ValueError for a path with U+0000
+                    found = os.stat(file)
+                    versions[file] = found.st_mtime_ns, found.st_size, found.st_ino
+        return versions

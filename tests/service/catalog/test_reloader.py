@@ -210,6 +210,11 @@ async def test_a_reload_during_the_creation_of_a_table_keeps_the_configured_one(
     await catalog.close()
 
 
+@pytest.fixture(autouse=True)
+def files_are_checked_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tableside.catalog.reloader.POLL_INTERVAL_S", 0.01)
+
+
 class Watched:
     """A configuration file, the settings that a reloader applied from it, and the reloader, which reads it often."""
 
@@ -223,7 +228,7 @@ class Watched:
 
     @cached_property
     def reloader(self) -> Reloader:
-        return Reloader(self.file, self._started_with, self.apply, self.registry, 0.01, self._accepted)
+        return Reloader(self.file, self._started_with, self.apply, self.registry, self._accepted)
 
     async def apply(self, changed: Settings) -> None:
         self.applied.append(changed)
