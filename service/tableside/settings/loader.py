@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, RootModel
 
 from .. import stores
 from ..auth import AuthSettings, Tokens
-from ..core import TableError, TableSpec
 from ..core.backend import ChecksTables, HasDirectory
 from ..core.store import GENERATION_IN_STORE
 from .faults import NAME, Fault, FaultCollector, SettingsError, similar
@@ -95,8 +94,8 @@ class _Builder:
         self._faults = faults
         known = data.get("stores")
         self._known: dict[str, Any] = known if isinstance(known, dict) else {}
+        self._option_types = {name: _table_options(entry, self._known) for name, entry in self._known.items()}
         self._options: dict[str, BaseModel] = {}
-        self._option_types: dict[str, type[BaseModel] | None] = {}
 
     def settings(self) -> Settings:
         faults = self._faults
@@ -104,7 +103,7 @@ class _Builder:
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
         checked = {name: self._table(name, entry) for name, entry in top.tables.items()}
         tables = {name: table for name, table in checked.items() if table}
-        check_defaults(top.auto_create, top.default_store, top.stores, faults)
+        check_defaults(top, faults)
         check_partitions(top.stores, faults)
         check_directories(stores, faults)
         check_locations(tables, stores, faults)
@@ -148,25 +147,17 @@ class _Builder:
     def _table(self, name: str, entry: object) -> TableSettings | None:
         path = f"tables.{name}"
         self._check_name(name, path)
-        if not isinstance(entry, dict):
-            return self._faults.validate(TableSettings, entry, path)
-        store = entry.get("store")
+        store = entry.get("store") if isinstance(entry, dict) else None
         if isinstance(store, str) and store not in self._known:
             self._faults.add(f"{path}.store", f"there is no store {store!r}" + similar(store, self._known))
-        options_type = self._table_options(store) if isinstance(store, str) else None
-        if options_type is None:
+        options_type = self._option_types.get(store) if isinstance(store, str) else None
+        if not isinstance(entry, dict) or options_type is None:
             return self._faults.validate(TableSettings, entry, path)
         common = {member: value for member, value in entry.items() if member in TableSettings.model_fields}
         own = {member: value for member, value in entry.items() if member not in common}
         if (options := self._faults.validate(options_type, own, path, TableSettings)) is not None:
             self._options[name] = options
         return self._faults.validate(TableSettings, common, path)
-
-    def _table_options(self, store: str) -> type[BaseModel] | None:
-        """Return the model of the options of tables in a store. It is the same for all of them."""
-        if store not in self._option_types:
-            self._option_types[store] = _table_options(self._known.get(store), self._known)
-        return self._option_types[store]
 
     def _check_name(self, name: str, path: str) -> None:
         if not re.fullmatch(NAME, name):
@@ -180,9 +171,10 @@ def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] |
 
     In a partitioned store, the options of the partitions' kind apply, if all partitions have one kind.
     """
-    kind = store.get("kind") if isinstance(store, dict) else None
-    if isinstance(store, dict) and kind == "partitioned":
-        parts = store.get("partitions")
+    if not isinstance(store, dict):
+        return None
+    kind, parts = store.get("kind"), store.get("partitions")
+    if kind == "partitioned":
         every = [known.get(part) for part in parts if isinstance(part, str)] if isinstance(parts, list) else []
         kinds = {str(part.get("kind")) for part in every if isinstance(part, dict)}
         kind = kinds.pop() if len(kinds) == 1 and "partitioned" not in kinds else kind
@@ -250,13 +242,12 @@ def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
                 faults.add(where, f"repeats an audience of {before}, which has the same issuer")
 
 
-def check_defaults(
-    auto_create: bool, default_store: str | None, known: Mapping[str, Any], faults: FaultCollector
-) -> None:
+def check_defaults(top: _FileModel, faults: FaultCollector) -> None:
     """Check that the tables which `auto_create` creates on their first write have a store."""
-    if default_store is not None and default_store not in known:
-        faults.add("default_store", f"there is no store {default_store!r}" + similar(default_store, known))
-    if auto_create and default_store is None and len(known) > 1:
+    default = top.default_store
+    if default is not None and default not in top.stores:
+        faults.add("default_store", f"there is no store {default!r}" + similar(default, top.stores))
+    if top.auto_create and default is None and len(top.stores) > 1:
         faults.add("default_store", "is required by auto_create if there are several stores")
 
 
@@ -289,18 +280,16 @@ def check_specs(
     faults: FaultCollector,
 ) -> None:
     """Check that each table can exist in its store, or in each of its partitions, as far as settings show that."""
-    checked = {name: _table_checks(store) for name, store in known.items() if store is not None}
+    checks = {
+        name: partial(kind.table_faults, store.options)
+        for name, store in known.items()
+        if store is not None and isinstance(kind := stores.backend_type(store.kind), ChecksTables)
+    }
     for name, table in tables.items():
         spec = table.spec(name, options.get(name))
         parts = partition_stores(known.get(table.store), table.store)
-        found = {error.detail for part in parts if (checks := checked.get(part)) for error in checks(spec)}
-        for detail in sorted(found):
+        for detail in sorted({error.detail for part in parts if part in checks for error in checks[part](spec)}):
             faults.add(f"tables.{name}", detail)
-
-
-def _table_checks(store: StoreSettings) -> Callable[[TableSpec], Iterable[TableError]] | None:
-    kind = stores.backend_type(store.kind)
-    return partial(kind.table_faults, store.options) if isinstance(kind, ChecksTables) else None
 
 
 def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCollector) -> None:
@@ -328,8 +317,15 @@ def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
         if not isinstance(parts, list):
             continue
         for index, part in enumerate(parts):
-            if isinstance(part, str) and (fault := _partition_fault(part, parts[:index], known)):
-                faults.add(f"stores.{name}.partitions.{index}", fault)
+            path = f"stores.{name}.partitions.{index}"
+            if not isinstance(part, str):
+                continue
+            if part not in known:
+                faults.add(path, f"there is no store {part!r}" + similar(part, known))
+            elif (first := parts.index(part)) != index:
+                faults.add(path, f"{part!r} is already partition {first}")
+            elif known[part].get("kind") == "partitioned":
+                faults.add(path, f"{part!r} is itself partitioned")
 
 
 def check_limiters(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
@@ -338,14 +334,3 @@ def check_limiters(tables: Mapping[str, TableSettings], known: Mapping[str, Any]
         entry = known.get(table.limiter) if table.limiter is not None else {"kind": "redis"}
         if not isinstance(entry, dict) or entry.get("kind") != "redis":
             faults.add(f"tables.{name}.limiter", f"must name a store of kind redis; {table.limiter!r} is not one")
-
-
-def _partition_fault(part: str, before: list[object], known: Mapping[str, Any]) -> str | None:
-    """Return the fault of a partition that comes after the partitions in `before`, or None."""
-    if part not in known:
-        return f"there is no store {part!r}" + similar(part, known)
-    if part in before:
-        return f"{part!r} is already partition {before.index(part)}"
-    if known[part].get("kind") == "partitioned":
-        return f"{part!r} is itself partitioned"
-    return None

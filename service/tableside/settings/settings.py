@@ -203,25 +203,17 @@ class Settings(ServiceSettings, frozen=True, arbitrary_types_allowed=True):
     auth: AuthSettings | None = None
     options: dict[str, BaseModel] = {}
 
-    @property
-    def single_process(self) -> bool:
-        """Whether one of the stores can be opened by one process only."""
-        return any(stores.backend_type(store.kind).single_process for store in self.stores.values())
-
-    def partitions(self, store: str) -> int:
-        """Return the number of partitions of a store's tables, or 0 if the store is not partitioned."""
-        options = self.stores[store].options if store in self.stores else None
-        return len(options.partitions) if isinstance(options, PartitionedSettings) else 0
-
     def locations(self, store: str, name: str) -> frozenset[TableLocation]:
         """Return the locations of a table's records: one for each partition if the store is partitioned."""
         return frozenset((part, name) for part in partition_stores(self.stores.get(store), store))
 
     def workers_fault(self, workers: int) -> str | None:
         """Return why this number of worker processes cannot serve the configuration, or None if it can."""
-        if workers > 1 and self.single_process:
+        if workers == 1:
+            return None
+        if any(stores.backend_type(store.kind).single_process for store in self.stores.values()):
             return "several workers need stores that processes can share; RocksDB and memory belong to one process"
-        if workers > 1 and any(table.cache for table in self.tables.values()):
+        if any(table.cache for table in self.tables.values()):
             return "a cache needs a single worker: a worker would not see the writes of the others"
         return None
 

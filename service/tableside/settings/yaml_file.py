@@ -126,9 +126,8 @@ class _YamlReader:
             return self._scalar(node, path)
         if node.tag not in _COLLECTIONS:
             self._add(path, _NOT_TEXT)
-        return self._mapping(node, path, depth) if isinstance(node, yaml.MappingNode) else self._list(node, path, depth)
-
-    def _list(self, node: yaml.Node, path: str, depth: int) -> list[Any]:
+        if isinstance(node, yaml.MappingNode):
+            return self._mapping(node, path, depth)
         return [self.value(each, _below(path, index), depth + 1) for index, each in enumerate(node.value)]
 
     def _mapping(self, node: yaml.MappingNode, path: str, depth: int) -> dict[str, Any]:

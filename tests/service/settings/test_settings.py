@@ -32,7 +32,7 @@ def test_without_a_configuration_records_are_in_rocksdb_and_writes_create_tables
     assert isinstance(store.options, RocksdbSettings)
     assert store.options.path == "./tableside-data"
     assert (settings.auto_create, settings.default_store, settings.tables) == (True, name, {})
-    assert settings.single_process
+    assert settings.workers_fault(2) is not None
 
 
 def test_a_file_is_read(tmp_path: Path) -> None:
