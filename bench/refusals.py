@@ -22,6 +22,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from math import inf, sqrt
 from pathlib import Path
 from statistics import fmean, median, quantiles, variance
+from unittest.mock import patch
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec
@@ -190,8 +191,8 @@ def _in_process(settings: Mapping[str, object], jwks: Mapping[str, object]) -> I
         return parse_key_set(json.dumps(jwks).encode())
 
     configured = validate({"stores": {"s": {"kind": "memory"}}, "auth": settings}).auth
-    auth = Auth(configured, CollectorRegistry(), fetch)
-    with suppress(TimeoutError):
+    auth = Auth(configured, CollectorRegistry())
+    with patch("tableside.auth.key_source.fetch_keys", fetch), suppress(TimeoutError):
         asyncio.run(asyncio.wait_for(auth.run(), FETCHED_S))
 
     def refuse(token: bytes) -> None:

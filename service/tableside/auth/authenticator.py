@@ -3,10 +3,12 @@
 The configuration contains only SHA-256 digests of static tokens. Only the path and the headers of a request are used.
 """
 
+import asyncio
 import re
 import time
 from base64 import b64decode
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from hashlib import sha256
 
 from prometheus_client import CollectorRegistry
@@ -14,16 +16,14 @@ from starlette.types import Scope
 
 from ..core import TableError
 from ..telemetry import Counter
-from .key_source import FetchKeys, IssuerMetrics, KeysMissing
-from .keys import fetch_keys
+from .key_source import IssuerMetrics, KeysMissing, KeySource
+from .keys import KeysLocation
 from .permissions import ANONYMOUS, UNRESTRICTED, Caller
-from .settings import AuthSettings, TokenSettings
-from .signed_tokens import Issuers, TokenRejected
+from .settings import AuthSettings, IssuerSettings
+from .signed_tokens import TokenRejected, Verifier, verify_token
 
-_METRICS = "/metrics"
 _PUBLIC = frozenset({"/", "/favicon.ico", "/livez", "/readyz", "/openapi.json", "/docs"})
 _PUBLIC_UNDER = "/static-offline-docs/"
-
 _CONSOLE = "/console"
 
 TOKENS_KEPT_MAX = 10_000
@@ -36,29 +36,23 @@ _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 class Unauthenticated(TableError):
     """The request has no valid token, for a `reason` that the response omits.
 
-    `challenge` is the value of the header `WWW-Authenticate`.
+    `challenge` is the value of the header `WWW-Authenticate`: for the console, a browser prompts for the token as a
+    password.
     """
 
     code = "unauthenticated"
-    challenge = "Bearer"
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, *, console: bool) -> None:
         super().__init__("a valid bearer token is required: Authorization: Bearer <token>")
         self.reason = reason
-
-
-class UnauthenticatedConsole(Unauthenticated):
-    """The same for the console: the browser then prompts for the token, as a password."""
-
-    challenge = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
+        basic = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
+        self.challenge = basic if console else "Bearer"
 
 
 class Auth:
     """Authenticates callers. The settings can be replaced at run time. Without settings, callers are unrestricted."""
 
-    def __init__(
-        self, settings: AuthSettings | None, registry: CollectorRegistry, fetch: FetchKeys = fetch_keys
-    ) -> None:
+    def __init__(self, settings: AuthSettings | None, registry: CollectorRegistry) -> None:
         self._refusals = Counter(
             "tableside_unauthenticated",
             "Requests rejected because their token was missing or invalid, by reason. Responses omit the reason.",
@@ -66,19 +60,52 @@ class Auth:
             registry=registry,
         )
         self._verified: dict[bytes, Caller] = {}
-        self._issuers = Issuers(self._verified.clear, IssuerMetrics(registry), fetch)
+        self._metrics = IssuerMetrics(registry)
+        self._issuers: Sequence[IssuerSettings] = ()
+        self._sources: dict[KeysLocation, KeySource] = {}
+        self._verifiers: dict[str, list[Verifier]] = {}
+        self._issuers_changed = asyncio.Event()
         self.change(settings)
 
     def change(self, settings: AuthSettings | None) -> None:
-        """Replace the settings. Requests that were already admitted keep their permissions."""
-        self._public = _PUBLIC if settings is None or settings.metrics == "admin" else _PUBLIC | {_METRICS}
-        self._callers = None if settings is None else dict(map(_static_caller, settings.tokens))
+        """Replace the settings. Admitted requests keep their permissions, and issuers that stay keep their keys."""
+        self._public = _PUBLIC if settings is None or settings.metrics == "admin" else _PUBLIC | {"/metrics"}
+        callers = {
+            bytes.fromhex(each.sha256.get_secret_value()): Caller(each.name, each.read, each.write, admin=each.admin)
+            for each in (() if settings is None else settings.tokens)
+        }
+        self._callers = None if settings is None else callers
         self.required = settings is not None
-        self._issuers.change(() if settings is None else settings.issuers)
+        issuers = () if settings is None else settings.issuers
+        if issuers != self._issuers:
+            self._change_issuers(issuers)
+
+    def _change_issuers(self, issuers: Sequence[IssuerSettings]) -> None:
+        previous = self._sources
+        self._issuers, self._sources, self._verifiers = issuers, {}, {}
+        for each in issuers:
+            location = KeysLocation(each.issuer, each.jwks_url, each.ca_file, each.token_file)
+            source = self._sources.get(location) or previous.get(location)
+            if source is None:
+                source = KeySource(location, each.refresh_s, self._verified.clear, self._metrics)
+            source.refresh_s = each.refresh_s
+            self._sources[location] = source
+            self._verifiers.setdefault(each.issuer, []).append(Verifier(each, source))
+        self._verified.clear()
+        self._issuers_changed.set()
 
     async def run(self) -> None:
         """Refresh the keys of issuers until cancelled."""
-        await self._issuers.run()
+        tasks: dict[KeySource, asyncio.Task[None]] = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                wanted = set(self._sources.values())
+                for source in tasks.keys() - wanted:
+                    tasks.pop(source).cancel()
+                    source.close()
+                tasks |= {source: group.create_task(source.run()) for source in wanted - tasks.keys()}
+                await self._issuers_changed.wait()
+                self._issuers_changed.clear()
 
     def caller_of(self, token: bytes) -> Caller:
         """Return the token's caller, or `UNRESTRICTED` if no tokens are configured.
@@ -94,7 +121,7 @@ class Auth:
         caller = self._callers.get(digest) or self._verified.get(digest)
         if caller is not None and time.time() < caller.until:
             return caller
-        if (caller := self._issuers.verified(token)) is None:
+        if (caller := verify_token(token, self._verifiers)) is None:
             raise TokenRejected("unknown" if token else "missing")
         self._verified.pop(digest, None)
         if len(self._verified) >= TOKENS_KEPT_MAX:
@@ -124,8 +151,7 @@ class Auth:
         path = scope["path"]
         if path in self._public or path.startswith(_PUBLIC_UNDER):
             return ANONYMOUS
-        # A missing or malformed token is looked up as the empty token, which is never valid.
-        token = _password(scope) or _token(scope) if _in_console(path) else _token(scope)
+        token = _token(scope)
         try:
             return self.caller_of(token)
         except TokenRejected as rejected:
@@ -145,12 +171,7 @@ class Auth:
     def _unauthenticated(self, scope: Scope, rejected: TokenRejected) -> Unauthenticated:
         """Count a rejected token, and return the error for its request."""
         self._refusals.labels(rejected.reason).inc()
-        return (UnauthenticatedConsole if _in_console(scope["path"]) else Unauthenticated)(rejected.reason)
-
-
-def _static_caller(token: TokenSettings) -> tuple[bytes, Caller]:
-    caller = Caller(token.name, token.read, token.write, admin=token.admin)
-    return bytes.fromhex(token.sha256.get_secret_value()), caller
+        return Unauthenticated(rejected.reason, console=_in_console(scope["path"]))
 
 
 def _in_console(path: str) -> bool:
@@ -158,21 +179,16 @@ def _in_console(path: str) -> bool:
 
 
 def _token(scope: Scope) -> bytes:
-    """Return the request's bearer token, or an empty text if it is missing, repeated or malformed."""
-    match = _BEARER.fullmatch(_authorization(scope))
-    return match[1] if match else b""
+    """Return the request's bearer token. A browser sends that for the console as a password, with any user name.
 
-
-def _password(scope: Scope) -> bytes:
-    """Return the token that a browser sends as a password, with any user name, or an empty text."""
-    if (match := _BASIC.fullmatch(_authorization(scope))) is None:
-        return b""
-    try:
-        return b64decode(match[1], validate=True).partition(b":")[2]
-    except ValueError:
-        return b""
-
-
-def _authorization(scope: Scope) -> bytes:
+    A missing, repeated or malformed token is the empty token, which is never valid.
+    """
     given: list[bytes] = [value for name, value in scope["headers"] if name == b"authorization"]
-    return given[0] if len(given) == 1 else b""
+    if len(given) != 1:
+        return b""
+    if (bearer := _BEARER.fullmatch(given[0])) is not None:
+        return bearer[1]
+    if _in_console(scope["path"]) and (basic := _BASIC.fullmatch(given[0])) is not None:
+        with suppress(ValueError):
+            return b64decode(basic[1], validate=True).partition(b":")[2]
+    return b""

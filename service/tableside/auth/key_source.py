@@ -1,15 +1,15 @@
 """The keys of one issuer, refreshed in the background and on demand.
 
 The keys are fetched at start, every `refresh_s`, and when a token names an unknown key. There are at least
-`FETCH_INTERVAL_MIN_S` between two fetches, so tokens with invented key IDs cost the issuer little. If a fetch fails,
-the previous keys remain valid for `STALE_MAX_S`.
+`FETCH_INTERVAL_MIN_S` between the starts of two fetches, so tokens with invented key IDs cost the issuer little. If a
+fetch fails, the next follows after at most `RETRY_MAX_S`, and the previous keys remain valid for `STALE_MAX_S`.
 """
 
 import asyncio
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 
 from prometheus_client import CollectorRegistry, Gauge
@@ -22,47 +22,29 @@ from .keys import FetchFailed, KeysLocation, PublicKeySet, fetch_keys
 log = logging.getLogger(__name__)
 
 FETCH_INTERVAL_MIN_S = 5.0
-"""Minimum time between the starts of two fetches."""
-
 RETRY_MAX_S = 60.0
-"""Maximum time between a failed fetch and the next one."""
-
 STALE_MAX_S = 24 * 3600.0
-"""How long keys remain valid while fetches fail."""
 
 WAIT_MAX_S = 15.0
-"""How long a request waits for keys: enough for `FETCH_INTERVAL_MIN_S` and the fetch."""
-
 WAITERS_MAX = 64
-"""Maximum number of requests in one process that wait for the keys of one issuer."""
-
-FetchKeys = Callable[[KeysLocation], Awaitable[PublicKeySet]]
+"""How long a request waits for keys, enough for `FETCH_INTERVAL_MIN_S` and the fetch, and how many may wait."""
 
 
 class KeySource:
     """Fetches the keys of an issuer. `changed` is called when the keys change or become too old."""
 
     def __init__(
-        self,
-        location: KeysLocation,
-        refresh_s: float,
-        changed: Callable[[], None],
-        metrics: "IssuerMetrics",
-        fetch: FetchKeys = fetch_keys,
-        clock: Callable[[], float] = time.monotonic,
+        self, location: KeysLocation, refresh_s: float, changed: Callable[[], None], metrics: "IssuerMetrics"
     ) -> None:
         self.keys: PublicKeySet | None = None
         self.refresh_s = refresh_s
         self._location = location
         self._issuer = location.issuer
         self._changed = changed
-        self._fetch = fetch
-        self._clock = clock
         self._fetches = {outcome: metrics.fetches.labels(location.issuer, outcome) for outcome in ("fetched", "failed")}
         self._gauge = metrics.keys.labels(location.issuer)
         self._asked = asyncio.Event()
         self._done = asyncio.Event()
-        self._began = -FETCH_INTERVAL_MIN_S
         self._succeeded = 0.0
         self._failures = 0
         self._waiting = 0
@@ -71,12 +53,18 @@ class KeySource:
         """Fetch until cancelled."""
         try:
             while True:
-                self._began = self._clock()
-                await self._fetch_once()
+                began = time.monotonic()
+                await self._fetch()
                 self._asked.clear()  # This fetch serves all requests made while it ran.
                 self._done.set()
                 self._done = asyncio.Event()
-                await self._pause()
+                pause_s = self.refresh_s
+                if self._failures:
+                    pause_s = min(pause_s, exponential_backoff_s(self._failures - 1, FETCH_INTERVAL_MIN_S, RETRY_MAX_S))
+                with suppress(TimeoutError):  # unless a request needs keys
+                    async with asyncio.timeout(pause_s):
+                        await self._asked.wait()
+                await asyncio.sleep(began + FETCH_INTERVAL_MIN_S - time.monotonic())
         finally:
             self._done.set()  # Wake the waiting requests: no fetch follows, but another source may have replaced this.
 
@@ -103,19 +91,24 @@ class KeySource:
         if self._failures:
             raise self.unavailable()
 
-    async def _fetch_once(self) -> None:
+    async def _fetch(self) -> None:
         try:
-            keys = await self._fetch(self._location)
+            keys = await fetch_keys(self._location)
         except FetchFailed as error:
             self._on_failed(str(error))
         except Exception:  # a bug must not end the refreshes
             log.exception("the keys of an issuer cannot be fetched")
             self._on_failed("a fault of the service")
         else:
-            self._on_fetched(keys)
+            self._fetches["fetched"].inc()
+            self._failures = 0
+            self._succeeded = time.monotonic()
+            if self.keys is None or keys.content != self.keys.content:
+                log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys.keys))
+                self._use(keys)
 
     def unavailable(self) -> StoreUnavailable:
-        """Return the error for requests whose token cannot be verified, because the keys could not be fetched."""
+        """Return the error for requests whose token cannot be verified without another fetch."""
         detail = "the keys by which this token would be verified cannot be fetched now"
         return StoreUnavailable(detail, retry_after_s=FETCH_INTERVAL_MIN_S)
 
@@ -123,19 +116,11 @@ class KeySource:
         """Clear the metric of keys, because the issuer is no longer configured."""
         self._gauge.set(math.nan)
 
-    def _on_fetched(self, keys: PublicKeySet) -> None:
-        self._fetches["fetched"].inc()
-        self._failures = 0
-        self._succeeded = self._clock()
-        if self.keys is None or keys.content != self.keys.content:
-            log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys.keys))
-            self._use(keys)
-
     def _on_failed(self, why: str) -> None:
         self._fetches["failed"].inc()
         self._failures += 1
         log.warning("the keys of the issuer %s cannot be fetched: %s", self._issuer, why)
-        if self.keys is not None and self._clock() - self._succeeded > STALE_MAX_S:
+        if self.keys is not None and time.monotonic() - self._succeeded > STALE_MAX_S:
             log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._issuer)
             self._use(None)
 
@@ -143,14 +128,6 @@ class KeySource:
         self.keys = keys
         self._gauge.set(len(keys.keys) if keys is not None else 0)
         self._changed()
-
-    async def _pause(self) -> None:
-        """Wait for the next refresh, or until a request needs keys and the next fetch is allowed."""
-        backoff_s = exponential_backoff_s(self._failures - 1, FETCH_INTERVAL_MIN_S, RETRY_MAX_S)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(min(backoff_s, self.refresh_s) if self._failures else self.refresh_s):
-                await self._asked.wait()
-        await asyncio.sleep(max(0.0, self._began + FETCH_INTERVAL_MIN_S - self._clock()))
 
 
 class IssuerMetrics:

@@ -126,7 +126,10 @@ async def fetch_keys(location: KeysLocation) -> PublicKeySet:
     try:
         async with asyncio.timeout(FETCH_TIMEOUT_S):
             headers, tls = await asyncio.to_thread(_read_files, location)
-            url = location.jwks_url or await _discover(location.issuer, headers, tls)
+            url = location.jwks_url
+            if url is None:
+                document = await _get(location.issuer.rstrip("/") + DISCOVERY, headers, tls)
+                url = _keys_url(location.issuer, msgspec.json.decode(document, type=_DiscoveryDocument))
             return parse_key_set(await _get(url, headers, tls))
     except TimeoutError:
         raise FetchFailed(f"no response within {FETCH_TIMEOUT_S:g} s") from None
@@ -141,27 +144,17 @@ def _read_files(location: KeysLocation) -> tuple[dict[str, str], ssl.SSLContext]
     # Kubernetes serves its keys only as the first type, and responds 406 if only the second is accepted.
     headers = {"Accept": "application/jwk-set+json, application/json", "Accept-Encoding": "identity"}
     if location.token_file is not None:
-        headers["Authorization"] = f"Bearer {_token(location.token_file)}"
+        with Path(location.token_file).open("rb") as file:
+            token = file.read(TOKEN_FILE_BYTES_MAX).strip()
+        if not re.fullmatch(rb"[\x21-\x7e]+", token):
+            raise FetchFailed(f"{location.token_file} contains no token")
+        headers["Authorization"] = f"Bearer {token.decode()}"
     if location.ca_file is None:
         return headers, httpx.create_ssl_context()
     try:
         return headers, ssl.create_default_context(cafile=location.ca_file)
     except ssl.SSLError as error:
         raise FetchFailed(pem.authorities_fault(location.ca_file, error)) from None
-
-
-def _token(file: str) -> str:
-    with Path(file).open("rb") as opened:
-        token = opened.read(TOKEN_FILE_BYTES_MAX).strip()
-    if not re.fullmatch(rb"[\x21-\x7e]+", token):
-        raise FetchFailed(f"{file} contains no token")
-    return token.decode()
-
-
-async def _discover(issuer: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> str:
-    """Return the URL of the keys from the issuer's discovery document."""
-    document = await _get(issuer.rstrip("/") + DISCOVERY, headers, tls)
-    return _keys_url(issuer, msgspec.json.decode(document, type=_DiscoveryDocument))
 
 
 def _keys_url(issuer: str, document: _DiscoveryDocument) -> str:
@@ -177,34 +170,31 @@ def _keys_url(issuer: str, document: _DiscoveryDocument) -> str:
 
 
 async def _get(url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> bytes:
-    """Return a response's body. Send the request through the environment's proxy for the URL, which errors name."""
+    """Return the body of a response with status 200 that is not compressed and not too long.
+
+    The request goes through the environment's proxy for the URL, which errors name.
+    """
     proxy = environment_proxy(url)
     through = "" if proxy is None else f", through {proxy}"
     try:
-        client = httpx.AsyncClient(
-            verify=tls, proxy=proxy.url if proxy else None, trust_env=False, timeout=FETCH_TIMEOUT_S
-        )
+        proxy_url = proxy.url if proxy else None
+        client = httpx.AsyncClient(verify=tls, proxy=proxy_url, trust_env=False, timeout=FETCH_TIMEOUT_S)
     except (ImportError, ValueError, httpx.InvalidURL):  # also SOCKS without its package
         raise FetchFailed(f"{proxy} cannot be used") from None
+    content = bytearray()
     try:
         async with client, client.stream("GET", url, headers=headers) as response:
-            return await _body(response)
+            if response.status_code != httpx.codes.OK:
+                raise FetchFailed(f"the response has status {response.status_code}")
+            if response.headers.get("content-encoding", "identity") != "identity":
+                raise FetchFailed("the response is compressed, which was not requested")
+            async for chunk in response.aiter_raw():
+                content += chunk
+                if len(content) > RESPONSE_BYTES_MAX:
+                    raise FetchFailed(f"the response is longer than {RESPONSE_BYTES_MAX} bytes")
     except httpx.RemoteProtocolError as error:
         reason, _, _ = str(error).partition(":")  # the response itself follows the colon
         raise FetchFailed(f"{type(error).__name__}: {reason}{through}") from None
     except httpx.HTTPError as error:
         raise FetchFailed(f"{type(error).__name__}: {error}{through}") from error
-
-
-async def _body(response: httpx.Response) -> bytes:
-    """Return the body of a response with status 200 that is not compressed and not too long."""
-    if response.status_code != httpx.codes.OK:
-        raise FetchFailed(f"the response has status {response.status_code}")
-    if response.headers.get("content-encoding", "identity") != "identity":
-        raise FetchFailed("the response is compressed, which was not requested")
-    content = bytearray()
-    async for chunk in response.aiter_raw():
-        content += chunk
-        if len(content) > RESPONSE_BYTES_MAX:
-            raise FetchFailed(f"the response is longer than {RESPONSE_BYTES_MAX} bytes")
     return bytes(content)

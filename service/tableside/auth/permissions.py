@@ -1,16 +1,15 @@
 """Callers and their permissions to read and write tables, given as patterns of table names."""
 
-import math
 import re
 from collections.abc import Iterable, Sequence
 from fnmatch import translate
 from functools import lru_cache
+from math import inf
 from typing import Literal, TypeAlias
 
 from ..core import Batch, Get, Operation, Put, TableError, Update
 
 Permission: TypeAlias = Literal["read", "write"]
-
 
 COMPANION = "runs"
 """What follows the @ in the name of a table's companion, which remembers the jobs that write the table."""
@@ -37,13 +36,7 @@ class Caller:
     __slots__ = ("_patterns", "admin", "name", "read", "until", "write")
 
     def __init__(
-        self,
-        name: str,
-        read: Iterable[str] = (),
-        write: Iterable[str] = (),
-        *,
-        admin: bool = False,
-        until: float = math.inf,
+        self, name: str, read: Iterable[str] = (), write: Iterable[str] = (), *, admin: bool = False, until: float = inf
     ) -> None:
         self.name = name
         self.read, self.write = tuple(dict.fromkeys(read)), tuple(dict.fromkeys(write))
@@ -90,28 +83,22 @@ def refusals_of(caller: Caller, table: str, operations: Sequence[Operation]) -> 
     """Return the errors of the operations that the caller has no permission for, by position."""
     if caller is UNRESTRICTED:
         return {}
-    refusals = {
-        permission: caller.refusal(permission, table)
-        for permission in _PERMISSIONS
-        if not caller.may(permission, table)
-    }
-    if not refusals:
+    read = None if caller.may("read", table) else caller.refusal("read", table)
+    write = None if caller.may("write", table) else caller.refusal("write", table)
+    if read is None and write is None:
         return {}
-    if isinstance(operations, Batch) and operations.columns.keys().isdisjoint({"returning"}):
-        refusal = refusals.get("read" if operations.kind is Get else "write")
+    if isinstance(operations, Batch) and "returning" not in operations.columns:
+        refusal = read if operations.kind is Get else write
         return {} if refusal is None else dict.fromkeys(range(len(operations)), refusal)
-    each = ((at, _refusal(operation, refusals)) for at, operation in enumerate(operations))
+
+    def refusal_of(operation: Operation) -> Forbidden | None:
+        match operation:
+            case Get():
+                return read
+            case Put(returning=True) | Update(returning=True):
+                return write or read
+            case _:
+                return write
+
+    each = ((at, refusal_of(operation)) for at, operation in enumerate(operations))
     return {at: refusal for at, refusal in each if refusal is not None}
-
-
-_PERMISSIONS: tuple[Permission, ...] = ("read", "write")
-
-
-def _refusal(operation: Operation, refusals: dict[Permission, Forbidden]) -> Forbidden | None:
-    match operation:
-        case Get():
-            return refusals.get("read")
-        case Put(returning=True) | Update(returning=True):
-            return refusals.get("write") or refusals.get("read")
-        case _:
-            return refusals.get("write")

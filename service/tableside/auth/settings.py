@@ -1,8 +1,9 @@
 """Settings of authentication: static tokens, issuers of signed tokens, and rules that grant rights on tables."""
 
 import re
+from hashlib import sha256
 from ipaddress import ip_address
-from typing import Annotated, Literal, TypeAlias, TypeVar, get_args
+from typing import Annotated, Literal, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, SecretStr, model_validator
@@ -30,9 +31,6 @@ Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS5
 """Signature algorithms: asymmetric only. With a shared secret, the service itself could create tokens."""
 
 ALGORITHMS: tuple[Algorithm, ...] = get_args(Algorithm)
-
-
-Member = TypeVar("Member")
 
 
 def _listed(given: object) -> object:
@@ -63,13 +61,10 @@ def _may_be_fetched(url: str) -> bool:
         whole = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
-    if not whole or "@" in parts.netloc or not _PLAIN.fullmatch(url):
+    printable = re.fullmatch(r"[\x21\x22\x24-\x7e]+", url)  # without spaces and `#`, so that there is no fragment
+    if not whole or "@" in parts.netloc or not printable:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and is_loopback(url))
-
-
-_PLAIN = re.compile(r"[\x21\x22\x24-\x7e]+")
-"""Printable ASCII without spaces and `#`, so that there is no fragment."""
 
 
 def _checked_path(path: str) -> str:
@@ -84,7 +79,7 @@ ClaimPath = Annotated[str, Field(max_length=200), AfterValidator(_checked_path)]
 """The path of a claim: names joined by dots or, for names that contain dots, a JSON pointer (RFC 6901)."""
 
 
-def _some(given: tuple[Member, ...]) -> tuple[Member, ...]:
+def _some(given: tuple[object, ...]) -> tuple[object, ...]:
     """Reject an empty tuple. Unlike `min_length`, this adds no fault to those of invalid elements."""
     if not given:
         raise PydanticCustomError("empty", "must have at least one element")
@@ -137,7 +132,7 @@ class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
     rules: Annotated[tuple[RuleSettings, ...], Field(max_length=RULES_MAX), AfterValidator(_some)]
 
     @model_validator(mode="after")
-    def _bounded(self) -> "IssuerSettings":
+    def _check(self) -> "IssuerSettings":
         counts = {
             "claims": sum(len(patterns) for rule in self.rules for patterns in rule.claims.values()),
             "read": sum(len(rule.read) for rule in self.rules),
@@ -146,17 +141,10 @@ class IssuerSettings(BaseModel, frozen=True, extra="forbid"):
         for member, count in counts.items():
             if count > PATTERNS_MAX:
                 raise ValueError(f"rules have at most {PATTERNS_MAX} patterns in {member}, all together")
-        return self
-
-    @model_validator(mode="after")
-    def _check_keys_url(self) -> "IssuerSettings":
-        if self.jwks_url is None:
-            if self.token_file is not None:
-                raise ValueError(
-                    "token_file requires jwks_url: the service never sends the token to a URL from a document"
-                )
-            if "?" in self.issuer or not _may_be_fetched(self.issuer):
-                raise ValueError("issuer must be an https URL without a query, unless jwks_url is set")
+        if self.jwks_url is None and self.token_file is not None:
+            raise ValueError("token_file requires jwks_url: the service never sends the token to a URL from a document")
+        if self.jwks_url is None and ("?" in self.issuer or not _may_be_fetched(self.issuer)):
+            raise ValueError("issuer must be an https URL without a query, unless jwks_url is set")
         return self
 
 
@@ -167,12 +155,9 @@ TOKENS_MAX = 10_000
 def _checked_digest(digest: SecretStr) -> SecretStr:
     if not re.fullmatch("[0-9a-fA-F]{64}", text := digest.get_secret_value()):
         raise PydanticCustomError("digest", "must be the SHA-256 digest of a token, in 64 hexadecimal digits")
-    if text.lower() == _DIGEST_OF_NOTHING:
+    if text.lower() == sha256().hexdigest():
         raise PydanticCustomError("digest", "is the digest of an empty token")
     return digest
-
-
-_DIGEST_OF_NOTHING = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
 
 
 class TokenSettings(BaseModel, frozen=True, extra="forbid"):

@@ -4,10 +4,9 @@ PyJWT verifies the signature, the times, the issuer and the audience. This modul
 PyJWT may use: the token selects only among algorithms that the configuration and the issuer's keys allow.
 """
 
-import asyncio
 import re
 from base64 import urlsafe_b64decode
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
@@ -16,10 +15,10 @@ import jwt
 import msgspec
 from jwt.exceptions import InvalidSubjectError
 
-from .key_source import FetchKeys, IssuerMetrics, KeysMissing, KeySource
-from .keys import KeysLocation, PublicKey, fetch_keys
+from .key_source import KeysMissing, KeySource
+from .keys import PublicKey
 from .permissions import Caller, compiled_patterns
-from .settings import IssuerSettings, RuleSettings
+from .settings import IssuerSettings
 
 NAME_LENGTH_MAX = 200
 """Maximum length of the part of a caller's name that comes from a token. Longer ones are cut, and a digest is added."""
@@ -31,7 +30,10 @@ class ClaimRules:
     def __init__(self, settings: IssuerSettings) -> None:
         self._issuer = settings.issuer
         self._name = _parts(settings.name_claim)
-        self._rules = [_Rule(rule) for rule in settings.rules]
+        self._rules = [
+            (rule, [(_parts(path), compiled_patterns(patterns)) for path, patterns in rule.claims.items()])
+            for rule in settings.rules
+        ]
 
     def apply(self, claims: Mapping[str, Any], until: float) -> Caller | None:
         """Return the union of the permissions of all matching rules, which may be empty.
@@ -41,7 +43,7 @@ class ClaimRules:
         subject = _found(claims, self._name)
         if not isinstance(subject, str) or not subject:
             return None
-        given = [rule.settings for rule in self._rules if rule.matches(claims)]
+        given = [rule for rule, wanted in self._rules if all(_matches(claims, *each) for each in wanted)]
         return Caller(
             caller_name(self._issuer, subject),
             (pattern for rule in given for pattern in rule.read),
@@ -64,15 +66,6 @@ def caller_name(issuer: str, subject: str) -> str:
     return f"{issuer}#{text}"
 
 
-class _Rule:
-    def __init__(self, settings: RuleSettings) -> None:
-        self.settings = settings
-        self._claims = [(_parts(path), compiled_patterns(patterns)) for path, patterns in settings.claims.items()]
-
-    def matches(self, claims: Mapping[str, Any]) -> bool:
-        return all(any(pattern.match(text) for text in _texts(_found(claims, path))) for path, pattern in self._claims)
-
-
 def _parts(path: str) -> tuple[str, ...]:
     """Return the member names on the path to a claim."""
     if path.startswith("/"):
@@ -83,19 +76,18 @@ def _parts(path: str) -> tuple[str, ...]:
 def _found(claims: Mapping[str, Any], path: tuple[str, ...]) -> object:
     found: object = claims
     for part in path:
-        if not isinstance(found, dict):
-            return None
-        found = found.get(part)
+        found = found.get(part) if isinstance(found, dict) else None
     return found
 
 
-def _texts(claim: object) -> Iterator[str]:
-    """Return the strings of a claim that patterns can match: the claim itself, or the strings in a list."""
-    yield from (one for one in (claim if isinstance(claim, list) else [claim]) if isinstance(one, str))
+def _matches(claims: Mapping[str, Any], path: tuple[str, ...], pattern: re.Pattern[str]) -> bool:
+    """Return whether a claim, or an element of a list, is a string that matches."""
+    claim = _found(claims, path)
+    texts = claim if isinstance(claim, list) else [claim]
+    return any(isinstance(text, str) and pattern.match(text) for text in texts)
 
 
 TOKEN_BYTES_MAX = 16 * 1024
-
 KID_LENGTH_MAX = 1024
 
 _TYPES = frozenset({None, "jwt", "at+jwt", "application/jwt", "application/at+jwt"})
@@ -127,63 +119,6 @@ class TokenRejected(Exception):
         self.reason = reason
 
 
-class Issuers:
-    """The issuers whose signed tokens are accepted. They can be replaced at run time.
-
-    `changed` is called whenever tokens that were verified before may no longer be valid.
-    """
-
-    def __init__(self, changed: Callable[[], None], metrics: IssuerMetrics, fetch: FetchKeys = fetch_keys) -> None:
-        self._changed = changed
-        self._metrics = metrics
-        self._fetch = fetch
-        self._settings: Sequence[IssuerSettings] = ()
-        self._sources: dict[KeysLocation, KeySource] = {}
-        self._verifiers: dict[str, list[Verifier]] = {}
-        self._replaced = asyncio.Event()
-
-    def change(self, settings: Sequence[IssuerSettings]) -> None:
-        """Replace the issuers. Issuers that stay keep their keys."""
-        if settings == self._settings:
-            return
-        self._settings = settings
-        self._sources = {_location(each): self._source(each) for each in settings}
-        self._verifiers = {}
-        for each in settings:
-            self._verifiers.setdefault(each.issuer, []).append(Verifier(each, self._sources[_location(each)]))
-        self._changed()
-        self._replaced.set()
-
-    def verified(self, token: bytes) -> Caller | None:
-        """Verify a token. Return None if it is not a signed token. Raise TokenRejected, or KeysMissing."""
-        return verify_token(token, self._verifiers) if self._verifiers else None
-
-    async def run(self) -> None:
-        """Refresh the keys until cancelled."""
-        tasks: dict[KeySource, asyncio.Task[None]] = {}
-        async with asyncio.TaskGroup() as group:
-            while True:
-                wanted = set(self._sources.values())
-                for source in tasks.keys() - wanted:
-                    tasks.pop(source).cancel()
-                    source.close()
-                tasks |= {source: group.create_task(source.run()) for source in wanted - tasks.keys()}
-                await self._replaced.wait()
-                self._replaced.clear()
-
-    def _source(self, settings: IssuerSettings) -> KeySource:
-        """Return the source of an issuer's keys: the existing one if the location of the keys did not change."""
-        location = _location(settings)
-        if (source := self._sources.get(location)) is None:
-            return KeySource(location, settings.refresh_s, self._changed, self._metrics, self._fetch)
-        source.refresh_s = settings.refresh_s
-        return source
-
-
-def _location(settings: IssuerSettings) -> KeysLocation:
-    return KeysLocation(settings.issuer, settings.jwks_url, settings.ca_file, settings.token_file)
-
-
 class Header(msgspec.Struct, frozen=True):
     """The header of a token. Other members are ignored."""
 
@@ -201,12 +136,11 @@ class UnverifiedClaims(msgspec.Struct, frozen=True):
 
 
 def verify_token(token: bytes, verifiers: "Mapping[str, Sequence[Verifier]]") -> Caller | None:
-    """Verify a token. Return None if it does not have the three parts of a signed token.
+    """Verify a token. Return None if it does not have the three parts of a signed token, or there are no verifiers.
 
-    Raise TokenRejected, or KeysMissing. `verifiers` are the configured verifiers by issuer. The token's issuer and
-    audience select one of them.
+    Raise TokenRejected, or KeysMissing. The token's issuer and audience select one of the `verifiers`.
     """
-    if token.count(b".") != 2:
+    if not verifiers or token.count(b".") != 2:
         return None
     header, claims = parse_header(token)
     if (of_issuer := verifiers.get(claims.iss)) is None:
@@ -258,7 +192,19 @@ class Verifier:
         """Verify a token and return its caller's permissions. Raise TokenRejected, or KeysMissing."""
         if header.alg not in self.settings.algorithms:
             raise TokenRejected("algorithm")
-        claims = self._claims(token, header.alg, self._key(header))
+        key = self._key(header)
+        try:
+            claims = jwt.decode(
+                token,
+                key.public,
+                algorithms=[header.alg],
+                audience=self.settings.audience,
+                issuer=self.settings.issuer,
+                leeway=self.settings.leeway_s,
+                options={"require": ["exp", "iss", "aud"]},
+            )
+        except jwt.PyJWTError as error:
+            raise TokenRejected(_REASONS.get(type(error), "malformed")) from None
         until = min(float(min(int(claims["exp"]), _LATEST)) + self.settings.leeway_s, _LATEST)
         if (verified := self._rules.apply(claims, until)) is None:
             raise TokenRejected("claims")
@@ -275,18 +221,3 @@ class Verifier:
         if len(fitting) != 1:
             raise TokenRejected("key")
         return fitting[0]
-
-    def _claims(self, token: bytes, algorithm: str, key: PublicKey) -> dict[str, Any]:
-        try:
-            return jwt.decode(
-                token,
-                key.public,
-                algorithms=[algorithm],
-                audience=self.settings.audience,
-                issuer=self.settings.issuer,
-                leeway=self.settings.leeway_s,
-                options={"require": ["exp", "iss", "aud"]},
-            )
-        except jwt.PyJWTError as error:
-            reasons = (reason for kind, reason in _REASONS.items() if isinstance(error, kind))
-            raise TokenRejected(next(reasons, "malformed")) from None

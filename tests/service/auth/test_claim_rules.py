@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tableside.auth import IssuerSettings
+from tableside.auth.settings import IssuerSettings
 from tableside.auth.signed_tokens import ClaimRules, caller_name
 
 ID = "https://id.example"

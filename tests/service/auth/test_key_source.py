@@ -5,6 +5,7 @@ import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import pairwise
+from unittest.mock import patch
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -37,6 +38,8 @@ FIRST, SECOND = keys("first"), keys("first", "second")
 class FakeIssuer:
     """An issuer in this process: its response, the times of its requests, and a key source that fetches from it."""
 
+    task: asyncio.Task[None]
+
     def __init__(self) -> None:
         self.answer: PublicKeySet | Exception = FIRST
         self.takes_s = 0.0
@@ -44,7 +47,7 @@ class FakeIssuer:
         self.changes = 0
         self.registry = CollectorRegistry()
         metrics = IssuerMetrics(self.registry)
-        self.source = KeySource(KeysLocation("https://id.example"), REFRESH_S, self.changed, metrics, self.fetch, now)
+        self.source = KeySource(KeysLocation("https://id.example"), REFRESH_S, self.changed, metrics)
 
     def changed(self) -> None:
         self.changes += 1
@@ -67,10 +70,11 @@ class FakeIssuer:
 @asynccontextmanager
 async def running() -> AsyncIterator[FakeIssuer]:
     asked = FakeIssuer()
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(asked.source.run())
-        yield asked
-        task.cancel()
+    with patch("tableside.auth.key_source.fetch_keys", asked.fetch):
+        async with asyncio.TaskGroup() as group:
+            asked.task = group.create_task(asked.source.run())
+            yield asked
+            asked.task.cancel()
 
 
 def gaps(times: Sequence[float]) -> list[float]:
@@ -208,15 +212,14 @@ async def test_an_exception_in_a_fetch_is_logged_and_fetching_continues(caplog: 
 @in_virtual_time
 async def test_waiting_requests_end_when_the_source_closes() -> None:
     """As after the issuer is removed from the configuration: the caller is then looked up at the other issuers."""
-    asked = FakeIssuer()
-    task = asyncio.create_task(asked.source.run())
-    await asyncio.sleep(100)
-    asked.takes_s = 1000
-    waiting = asyncio.create_task(asked.waiting(2))
-    await asyncio.sleep(1)
-    began = now()
-    task.cancel()
-    assert await waiting == [None, None]
-    assert now() == began
-    assert await asked.waiting(1) == [None]
-    assert now() == began
+    async with running() as asked:
+        await asyncio.sleep(100)
+        asked.takes_s = 1000
+        waiting = asyncio.create_task(asked.waiting(2))
+        await asyncio.sleep(1)
+        began = now()
+        asked.task.cancel()
+        assert await waiting == [None, None]
+        assert now() == began
+        assert await asked.waiting(1) == [None]
+        assert now() == began

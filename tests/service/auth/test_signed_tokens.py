@@ -12,9 +12,10 @@ from hypothesis import given, strategies as st
 from prometheus_client import CollectorRegistry
 
 from support.issuing import SigningKey, claims, tampered, unsigned
-from tableside.auth import Caller, IssuerSettings, KeysMissing, TokenRejected
+from tableside.auth import Caller, KeysMissing, TokenRejected
 from tableside.auth.key_source import IssuerMetrics, KeySource
 from tableside.auth.keys import KeysLocation, parse_key_set
+from tableside.auth.settings import IssuerSettings
 from tableside.auth.signed_tokens import KID_LENGTH_MAX, TOKEN_BYTES_MAX, Verifier, verify_token
 
 ID, OTHER = "https://id.example", "https://other.example"
