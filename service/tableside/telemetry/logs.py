@@ -20,8 +20,6 @@ import structlog
 from opentelemetry.trace import format_span_id, format_trace_id, get_current_span
 from pydantic import BaseModel, Field
 
-LogEvent = MutableMapping[str, Any]
-
 EVENT_CHARACTERS_MAX = 4096
 
 OWN_PACKAGES = ("tableside", "tableside_spark")
@@ -37,16 +35,11 @@ REQUEST_LOGGER, AUDIT_LOGGER = "tableside.requests", "tableside.audit"
 """
 
 LINES_PER_S_MAX = 20
-"""The limit on the lines from one place in the source, such as a line that repeats for every failed store call.
-
-The content of a line does not count, so that callers cannot evade the limit by varying it.
-"""
+"""The limit on the lines from one place in the source. Callers cannot evade it, because content does not count."""
 
 FRAMES_MAX = 40
-"""Maximum number of frames logged per exception, the innermost ones. About six of them belong to the server."""
-
 CHAIN_MAX = 8
-"""Maximum number of exceptions logged of a chain or a group."""
+"""Maximum numbers of frames logged per exception, the innermost ones, and of exceptions of a chain or a group."""
 
 _FRAME = re.compile(r'Traceback \(most|  File "[^"]+", line \d+, in ')
 _NAME = re.compile(r"^[\w.]+(?=:|$)")
@@ -138,20 +131,15 @@ def _internal_record(level: int, text: str, created: float, **fields: object) ->
 
 
 def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
-    console = settings.format == "console"
-    render: Any = (
-        structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
-        if console
-        else structlog.processors.JSONRenderer(default=lambda value: type(value).__qualname__)
-    )
+    render: Any = structlog.processors.JSONRenderer(default=lambda value: type(value).__qualname__)
+    if settings.format == "console":
+        render = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             structlog.stdlib.add_log_level,
             structlog.stdlib.add_logger_name,
-            _set_event,
-            _add_span,
-            _add_exception,
+            _complete,
         ],
         processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
         use_get_message=False,
@@ -159,12 +147,13 @@ def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
     )
 
 
-def _set_event(logger: object, method: str, line: LogEvent) -> LogEvent:
-    """Set the event of a record, and add the extra fields of Tableside's own records."""
+def _complete(logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Set the event. Add the extra fields of Tableside's own records, the current span, and the exception."""
     record: logging.LogRecord = line["_record"]
     arguments = line.pop("positional_args")
     family = record.name.partition(".")[0]
-    del line["event"]  # so that it is added after the time, level and logger
+    for name in ("event", "exc_info", "stack_info"):  # The event is added again after the time, level and logger.
+        line.pop(name, None)
     if family in TRUSTED_LOGGERS:
         line["event"] = strip_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
     else:
@@ -172,6 +161,13 @@ def _set_event(logger: object, method: str, line: LogEvent) -> LogEvent:
         line["source"] = _place(record.pathname, record.lineno)
     if family in OWN_PACKAGES:
         line.update({name: value for name, value in record.__dict__.items() if name not in _RECORD_FIELDS})
+    span = get_current_span()
+    context = span.get_span_context()
+    if context.is_valid and getattr(span, "end_time", None) is None:  # A span that has ended only started this work.
+        line["trace_id"] = format_trace_id(context.trace_id)
+        line["span_id"] = format_span_id(context.span_id)
+    if record.exc_info and record.exc_info[1] is not None:
+        line["exception"] = "\n".join(_traceback(record.exc_info[1], CHAIN_MAX))
     return line
 
 
@@ -192,25 +188,6 @@ def _constant_text(record: logging.LogRecord, arguments: Any) -> str:
     return text if arguments else "a text that may contain data and is not logged"
 
 
-def _add_span(logger: object, method: str, line: LogEvent) -> LogEvent:
-    """Add the current trace and span. A span that has ended only started this work, and is not added."""
-    span = get_current_span()
-    context = span.get_span_context()
-    if context.is_valid and getattr(span, "end_time", None) is None:
-        line["trace_id"] = format_trace_id(context.trace_id)
-        line["span_id"] = format_span_id(context.span_id)
-    return line
-
-
-def _add_exception(logger: object, method: str, line: LogEvent) -> LogEvent:
-    record: logging.LogRecord = line["_record"]
-    line.pop("exc_info", None)
-    line.pop("stack_info", None)
-    if record.exc_info and record.exc_info[1] is not None:
-        line["exception"] = redacted_traceback(record.exc_info[1])
-    return line
-
-
 def _place(path: str, line: int) -> str:
     return f"{PurePath(*PurePath(path).parts[-3:])}:{line}"
 
@@ -220,9 +197,8 @@ def _log_unhandled_exceptions() -> None:
     log = logging.getLogger("tableside")
 
     def in_process(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if issubclass(kind, KeyboardInterrupt):
-            return
-        log.critical("an unhandled exception ends the process", exc_info=error)
+        if not issubclass(kind, KeyboardInterrupt):
+            log.critical("an unhandled exception ends the process", exc_info=error)
 
     def in_thread(arguments: threading.ExceptHookArgs) -> None:
         if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
@@ -236,21 +212,11 @@ def _log_unhandled_exceptions() -> None:
     sys.unraisablehook = in_finalizer
 
 
-def redacted_traceback(error: BaseException) -> str:
-    """Return the traceback as Python prints it, causes first, without the messages of foreign exceptions."""
-    return "\n".join(_chain(error, CHAIN_MAX))
-
-
 def redacted_summary(error: BaseException) -> str:
     """Return the type of an exception and, if it is Tableside's own, its message, in one line."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return f"{name}: {error}" if is_own_error(error) else name
-
-
-def is_own_error(error: BaseException) -> bool:
-    """Return whether the exception's class is Tableside's own, so that its message contains no data."""
-    return type(error).__module__.partition(".")[0] in OWN_PACKAGES
+    return f"{name}: {error}" if kind.__module__.partition(".")[0] in OWN_PACKAGES else name
 
 
 def strip_messages(text: str) -> str:
@@ -262,22 +228,18 @@ def strip_messages(text: str) -> str:
     return "\n".join([*kept, *(_NAME.findall(lines[-1])[:1])])
 
 
-def _chain(error: BaseException, left: int) -> Iterator[str]:
+def _traceback(error: BaseException, left: int) -> Iterator[str]:
+    """Yield the traceback as Python prints it, causes first, without the messages of foreign exceptions."""
     cause, why = error.__cause__, "which was the direct cause of:"
     if cause is None and not error.__suppress_context__:
         cause, why = error.__context__, "during which happened:"
     if cause is not None and left > 1:
-        yield from (*_chain(cause, left - 1), why)
+        yield from (*_traceback(cause, left - 1), why)
+    members = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    # The message of a group is not Tableside's.
+    summary = f"{type(error).__qualname__} of {len(members)}" if members else redacted_summary(error)
     yield "Traceback (most recent call last):"
-    yield "".join(traceback.format_tb(error.__traceback__, -FRAMES_MAX)) + _without_causes(error)
-    if isinstance(error, BaseExceptionGroup):
-        for number, member in enumerate(error.exceptions[: max(0, left - 1)], 1):
-            yield f"{number} of {len(error.exceptions)} together:"
-            yield from _chain(member, left // 2)
-
-
-def _without_causes(error: BaseException) -> str:
-    """Return the summary of an exception, or for a group its type and size, because its message is not Tableside's."""
-    if isinstance(error, BaseExceptionGroup):
-        return f"{type(error).__qualname__} of {len(error.exceptions)}"
-    return redacted_summary(error)
+    yield "".join(traceback.format_tb(error.__traceback__, -FRAMES_MAX)) + summary
+    for number, member in enumerate(members[: max(0, left - 1)], 1):
+        yield f"{number} of {len(members)} together:"
+        yield from _traceback(member, left // 2)

@@ -110,7 +110,9 @@ class Exposition:
             ProcessCollector(registry=self.registry)
             PlatformCollector(registry=self.registry)
         else:
-            _remove_gauges_of_exited_workers(Path(self.directory))
+            for file in Path(self.directory).glob("gauge_live*_*.db"):  # of workers, which may have exited
+                if not Path("/proc", file.stem.rpartition("_")[2]).exists():
+                    file.unlink(missing_ok=True)  # Another worker that starts may do the same.
             self._rendered_registry = CollectorRegistry()
             MultiProcessCollector(self._rendered_registry)  # type: ignore[no-untyped-call]  # it has no annotations
         build = Gauge(
@@ -134,13 +136,10 @@ class Exposition:
 
     def flush(self) -> None:
         """Write this process's counts for the other workers, if there are any."""
-        for metric in self._own_metrics() if self.directory is not None else ():
-            flush(metric)
-
-    def _own_metrics(self) -> list[Counter | Histogram]:
         library: Any = self.registry
-        collectors = [*library._collector_to_names]  # noqa: SLF001  # collecting them would also render their samples
-        return [one for one in collectors if isinstance(one, Counter | Histogram)]
+        for metric in [*library._collector_to_names]:  # noqa: SLF001  # collecting would also render the samples
+            if self.directory is not None and isinstance(metric, Counter | Histogram):
+                flush(metric)
 
     def collect(self) -> Iterable[Metric]:
         """Return the current metrics."""
@@ -168,11 +167,3 @@ class Exposition:
             finally:
                 now = time.monotonic()
                 self._free_at = now + (now - started)
-
-
-def _remove_gauges_of_exited_workers(directory: Path) -> None:
-    """Remove the gauges of workers that have exited. Other starting workers may do the same concurrently."""
-    for file in directory.glob("gauge_live*_*.db"):
-        pid = int(file.stem.rpartition("_")[2])
-        if not Path(f"/proc/{pid}").exists():
-            file.unlink(missing_ok=True)

@@ -19,21 +19,12 @@ def create_provider(endpoint: str) -> TracerProvider:
     `RequestSpans` decides which traces to sample. At most 2,048 spans are buffered while the collector is unavailable.
     OpenTelemetry's environment variables set headers, timeouts and other options. The SDK logs failures.
     """
-    made = TracerProvider(ParentBased(ALWAYS_ON), _resource(), shutdown_on_exit=False)
-    exporter = OTLPSpanExporter(endpoint, session=None if environment_proxy(endpoint) else _session_without_proxy())
-    made.add_span_processor(BatchSpanProcessor(exporter))
-    return made
-
-
-def _session_without_proxy() -> requests.Session | None:
-    """Return a session that ignores the proxies of the environment, None if there are none."""
-    if not getproxies():
-        return None
-    session = requests.Session()
-    session.trust_env = False
-    return session
-
-
-def _resource() -> Resource:
     ours = Resource({"service.name": "tableside", "service.version": __version__})
-    return Resource.create().merge(ours).merge(OTELResourceDetector().detect())
+    resource = Resource.create().merge(ours).merge(OTELResourceDetector().detect())
+    made = TracerProvider(ParentBased(ALWAYS_ON), resource, shutdown_on_exit=False)
+    session = None
+    if getproxies() and environment_proxy(endpoint) is None:
+        session = requests.Session()
+        session.trust_env = False  # The library has other rules for proxies.
+    made.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint, session=session)))
+    return made

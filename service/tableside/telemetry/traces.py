@@ -11,20 +11,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Annotated
 
-from opentelemetry import context as contexts
-from opentelemetry.context import Context
-from opentelemetry.trace import (
-    INVALID_SPAN,
-    Link,
-    Span,
-    SpanContext,
-    SpanKind,
-    Status,
-    StatusCode,
-    Tracer,
-    get_current_span,
-    set_span_in_context,
-)
+from opentelemetry import context as contexts, trace
+from opentelemetry.trace import Span, SpanContext, SpanKind
 from pydantic import AfterValidator, BaseModel, Field
 
 from .. import __version__
@@ -34,7 +22,7 @@ log = logging.getLogger(__name__)
 
 Attribute = str | int | float | bool
 
-_NO_SPAN: AbstractContextManager[Span] = nullcontext(INVALID_SPAN)
+_NO_SPAN: AbstractContextManager[Span] = nullcontext(trace.INVALID_SPAN)
 
 
 class Traces:
@@ -43,28 +31,21 @@ class Traces:
     A span is a child of the current span at its start, and is itself current until its end.
     """
 
-    def __init__(self, tracer: Tracer, shutdown: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, tracer: trace.Tracer, shutdown: Callable[[], None] = lambda: None) -> None:
         self.tracer = tracer
         self._shutdown = shutdown
 
     async def close(self) -> None:
         """Deliver the finished spans. Spans not delivered within `CLOSE_TIMEOUT_S` are lost."""
-        await asyncio.to_thread(self._close)
-
-    def _close(self) -> None:
         # The SDK's own timeouts have no effect if a collector hangs.
         closing = threading.Thread(target=self._shutdown, name="close traces", daemon=True)
         closing.start()
-        closing.join(CLOSE_TIMEOUT_S)
+        await asyncio.to_thread(closing.join, CLOSE_TIMEOUT_S)
         if closing.is_alive():
             log.warning("spans that were not delivered within %g s are lost", CLOSE_TIMEOUT_S)
 
     def span(
-        self,
-        name: str,
-        *,
-        attributes: Mapping[str, Attribute] | None = None,
-        kind: SpanKind = SpanKind.INTERNAL,
+        self, name: str, *, attributes: Mapping[str, Attribute] | None = None, kind: SpanKind = SpanKind.INTERNAL
     ) -> AbstractContextManager[Span]:
         """Record a `with` block as a span. An exception marks it as an error, but its message is not recorded.
 
@@ -84,9 +65,9 @@ class Traces:
         Without sharers the work belongs to no trace, not even that of the current task.
         """
         if not sharers:
-            return _current(INVALID_SPAN)
-        links = [Link(sharer.get_span_context()) for sharer in sharers[1:]]
-        context = set_span_in_context(sharers[0], Context())
+            return _current(trace.INVALID_SPAN)
+        links = [trace.Link(sharer.get_span_context()) for sharer in sharers[1:]]
+        context = trace.set_span_in_context(sharers[0], contexts.Context())
         span = self.tracer.start_span(name, context, attributes={"tableside.sharers": len(sharers)}, links=links)
         for sharer in sharers[1:]:
             sharer.add_link(span.get_span_context())
@@ -96,13 +77,13 @@ class Traces:
 @contextmanager
 def _current(span: Span) -> Iterator[Span]:
     """Make a span current in a `with` block, and end it."""
-    token = contexts.attach(set_span_in_context(span))
+    token = contexts.attach(trace.set_span_in_context(span))
     try:
         yield span
     except BaseException as error:
         span.set_attribute("error.type", type(error).__qualname__)
         if not isinstance(error, asyncio.CancelledError):
-            span.set_status(Status(StatusCode.ERROR))
+            span.set_status(trace.StatusCode.ERROR)
         raise
     finally:
         contexts.detach(token)
@@ -118,18 +99,14 @@ def current_context(traces: Traces | None) -> SpanContext | None:
     """Return the context of the current span if its trace is sampled, else None."""
     if traces is None:
         return None
-    context = get_current_span().get_span_context()
+    context = trace.get_current_span().get_span_context()
     return context if context.trace_flags & 1 else None
 
 
 CLOSE_TIMEOUT_S = 2.0
 """How long undelivered spans may delay the shutdown."""
 
-
 TRACES_PATH = "/v1/traces"
-
-_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
-_TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 
 
 class TraceSettings(BaseModel, frozen=True, extra="forbid"):
@@ -170,34 +147,27 @@ def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> s
         return None
     if exporter not in ("", "otlp"):
         raise InvalidOperation("OTEL_TRACES_EXPORTER must be otlp or none: the service sends spans by OTLP only")
-    endpoint = _endpoint(settings, environment)
-    if endpoint is not None:
-        _check_protocol(environment)
-    return endpoint
-
-
-def _endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
-    whole = environment.get(_TRACES_ENDPOINT)
-    if not settings.endpoint and whole:
-        return _checked(_TRACES_ENDPOINT, whole)
-    base = settings.endpoint or _checked(_ENDPOINT, environment.get(_ENDPOINT) or "")
-    if not base:
+    if settings.endpoint is None and (whole := _url(environment, "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")):
+        url = whole
+    elif base := settings.endpoint or _url(environment, "OTEL_EXPORTER_OTLP_ENDPOINT"):
+        url = base if base.endswith(TRACES_PATH) else base.rstrip("/") + TRACES_PATH
+    else:
         return None
-    return base if base.endswith(TRACES_PATH) else base.rstrip("/") + TRACES_PATH
+    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
+        protocol = environment.get(name, "").strip().lower()
+        if protocol not in ("", "http/protobuf"):
+            raise InvalidOperation(f"{name} must be http/protobuf, for which collectors usually have port 4318")
+        if protocol:
+            break
+    return url
 
 
-def _checked(name: str, url: str) -> str:
+def _url(environment: Mapping[str, str], name: str) -> str:
+    """Return the URL in a variable, or an empty text."""
+    url = environment.get(name, "")
     if url and not url.lower().startswith(("http://", "https://")):
         raise InvalidOperation(f"{name} must begin with http:// or https://")
     try:
         return url and checked_url(url)
     except ValueError as error:
         raise InvalidOperation(f"{name} {error}") from None
-
-
-def _check_protocol(environment: Mapping[str, str]) -> None:
-    for name in ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"):
-        if protocol := environment.get(name, "").strip().lower():
-            if protocol != "http/protobuf":
-                raise InvalidOperation(f"{name} must be http/protobuf, for which collectors usually have port 4318")
-            return
