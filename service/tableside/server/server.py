@@ -31,7 +31,7 @@ from ..http.wire import problems
 from ..settings import LimitSettings
 from .connection import HttpConnection
 from .exchange import SharedState
-from .tls import RenewedContext, TlsFiles, expiry_gauge
+from .tls import RenewedContext, TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -104,7 +104,6 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._probes = probes
         self.server_state = SharedState()
-        self._limits = config.limits
         self._certificates: RenewedContext | None = None
         self._stopping_since: float | None = None
         self._owns_process = False
@@ -120,39 +119,39 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Open the application's stores, then listen."""
-        if self.config.address.tls is not None:
+        address = self.config.address
+        if address.tls is not None:
             registry = self.config.loaded_app.state.exposition.registry
-            self.config.ssl = self._certificates = RenewedContext(self.config.address.tls, expiry_gauge(registry))
+            self.config.ssl = self._certificates = RenewedContext(address.tls, registry)
         await super().startup(sockets)
-        self._log_pages()
-        self.servers += [await self._listen_for_probes(probes) for probes in self._probes]
+        for server in self.servers[:1]:
+            host, port = server.sockets[0].getsockname()[:2]
+            origin = f"{'https' if address.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
+            for path in address.pages:
+                log.info("page: %s%s", origin, path)
+        for probes in self._probes:
+            config = copy(self.config)
+            config.loaded_app = probes_only(config.loaded_app)
+            protocol = partial(HttpConnection, config, self.server_state, self.lifespan.state)
+            loop = asyncio.get_running_loop()
+            self.servers.append(await loop.create_server(protocol, sock=probes, backlog=config.backlog))
+            log.info("serving probes and metrics on port %s", probes.getsockname()[1])
         if self._owns_process:  # Each garbage collection would spend up to 35 ms on the objects of the drivers.
             gc.collect()
             gc.freeze()
-
-    async def _listen_for_probes(self, probes: socket.socket) -> asyncio.Server:
-        config = copy(self.config)
-        config.loaded_app = probes_only(config.loaded_app)
-        protocol = partial(HttpConnection, config, self.server_state, self.lifespan.state)
-        server = await asyncio.get_running_loop().create_server(protocol, sock=probes, backlog=config.backlog)
-        log.info("serving probes and metrics on port %s", probes.getsockname()[1])
-        return server
 
     async def on_tick(self, counter: int) -> bool:
         """Return whether to stop. Regularly close the connections of slow clients and load renewed certificates."""
         if counter % CERTIFICATE_CHECK_TICKS == 0 and self._certificates is not None:
             self._certificates.check()
         if counter % LATE_CHECK_TICKS == 0:
-            close_late(self.server_state, time.monotonic())
+            now = time.monotonic()
+            for connection in [*self.server_state.connections]:
+                if connection.is_late(now):
+                    connection.sender.abort()
+                elif connection.sender.unread_bytes:  # also of small responses
+                    self.server_state.unread.count(connection.sender)
         return await super().on_tick(counter)
-
-    def _log_pages(self) -> None:
-        for server in self.servers[:1]:
-            host, port = server.sockets[0].getsockname()[:2]
-            scheme = "https" if self.config.address.tls else "http"
-            origin = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
-            for path in self.config.address.pages:
-                log.info("page: %s%s", origin, path)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Start the shutdown, or end the process if it has started already."""
@@ -160,7 +159,7 @@ class Server(uvicorn.Server):
             self._stopping_since, self.should_exit = time.monotonic(), True
             # If anything hangs, even the event loop, a thread dumps the stacks and ends the process. A signal would
             # not do: its default action does not end the first process of a container.
-            faulthandler.dump_traceback_later(self._limits.shutdown_s, exit=True)
+            faulthandler.dump_traceback_later(self.config.limits.shutdown_s, exit=True)
         else:
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
@@ -168,7 +167,7 @@ class Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Shut down gracefully."""
-        limits, started_at = self._limits, self._stopping_since or time.monotonic()
+        limits, started_at = self.config.limits, self._stopping_since or time.monotonic()
         cancel_at = started_at + limits.shutdown_s - min(CLOSING_MAX_S, CLOSING_SHARE * limits.shutdown_s)
         log.info("shutting down, within %g s", limits.shutdown_s)
         self.server_state.draining = self.lifespan.state[DRAINING_KEY] = True
@@ -176,15 +175,6 @@ class Server(uvicorn.Server):
         self.server_state.closing = True
         self.config.timeout_graceful_shutdown = cast("int", max(0.0, cancel_at - time.monotonic()))
         await super().shutdown(sockets)
-
-
-def close_late(state: SharedState, now: float) -> None:
-    """Close the connections that are late, and count the unread bytes of all others, including small responses."""
-    for connection in [*state.connections]:
-        if connection.is_late(now):
-            connection.sender.abort()
-        elif connection.sender.unread_bytes:
-            state.unread.count(connection.sender)
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:

@@ -8,8 +8,6 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from multiprocessing.context import SpawnProcess
 from types import FrameType
 
@@ -47,7 +45,9 @@ class Supervisor:
 
     def serve(self) -> int:
         """Run until a signal, and return the exit code: 0 if no worker failed and each shut down in time."""
-        with _metrics_directory():
+        with tempfile.TemporaryDirectory(prefix="tableside-metrics-", ignore_cleanup_errors=True) as directory:
+            if not os.environ.get(DIRECTORY_VARIABLE):
+                os.environ[DIRECTORY_VARIABLE] = directory
             try:
                 self._workers = [self._start_worker() for _ in range(self._config.workers)]
                 while self._stopping_since is None:
@@ -109,7 +109,9 @@ def _work(config: ServerConfig, sockets: list[socket.socket], probes: list[socke
     # A terminal sends SIGINT to all processes, and the supervisor then sends SIGTERM.
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     if _EACH_LISTENS:
-        sockets = [_listener(reserved) for reserved in sockets]
+        reserved, sockets = sockets, [bound_socket(each.family, each.getsockname(), shared=True) for each in sockets]
+        for each in reserved:
+            each.close()
     _WorkerServer(config, probes).run(sockets)
 
 
@@ -118,21 +120,3 @@ _EACH_LISTENS = sys.platform == "linux"
 
 On a common socket, the first worker that wakes up accepts all connections of a client.
 """
-
-
-def _listener(reserved: socket.socket) -> socket.socket:
-    """Return a socket of this worker with the address of a reserved one, which it closes."""
-    listener = bound_socket(reserved.family, reserved.getsockname(), shared=True)
-    reserved.close()
-    return listener
-
-
-@contextmanager
-def _metrics_directory() -> Iterator[None]:
-    """Give the workers a directory for the files of their metrics, unless the environment names one."""
-    if os.environ.get(DIRECTORY_VARIABLE):
-        yield
-        return
-    with tempfile.TemporaryDirectory(prefix="tableside-metrics-", ignore_cleanup_errors=True) as directory:
-        os.environ[DIRECTORY_VARIABLE] = directory
-        yield

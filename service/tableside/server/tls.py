@@ -64,11 +64,6 @@ class TlsFiles(msgspec.Struct, frozen=True):
         stats = (file.stat() for file in self._files())
         return [(stat.st_ino, stat.st_mtime_ns, stat.st_size) for stat in stats]
 
-    def expires_s(self) -> float:
-        """Return when the first certificate of the chain expires, in Unix seconds."""
-        chain = x509.load_pem_x509_certificates(self.certificate.read_bytes())
-        return min(one.not_valid_after_utc.timestamp() for one in chain)
-
     def _files(self) -> list[Path]:
         return [file for file in (self.certificate, self.key, self.authorities) if file is not None]
 
@@ -80,14 +75,19 @@ class RenewedContext(ssl.SSLContext):
     that it was given, and the sessions of the clients that it accepted.
     """
 
-    def __new__(cls, files: TlsFiles, expiry: Gauge) -> Self:
+    def __new__(cls, files: TlsFiles, registry: CollectorRegistry) -> Self:
         """Create a context of the server's side."""
         return super().__new__(cls, ssl.PROTOCOL_TLS_SERVER)
 
-    def __init__(self, files: TlsFiles, expiry: Gauge) -> None:
-        """Load the files, and set the gauge `expiry`. Raise TlsError as `TlsFiles.load` does."""
+    def __init__(self, files: TlsFiles, registry: CollectorRegistry) -> None:
+        """Load the files. Raise TlsError as `TlsFiles.load` does."""
         self._files = files
-        self._expiry = expiry
+        self._expiry = Gauge(
+            "tableside_certificate_expiry_timestamp_seconds",
+            "When the certificate of the service, or one of its chain, expires, in Unix seconds.",
+            registry=registry,
+            multiprocess_mode="livemin",
+        )
         self._version = files.version()
         self._load()
 
@@ -106,18 +106,9 @@ class RenewedContext(ssl.SSLContext):
 
     def _load(self) -> None:
         self._current = self._files.load()
-        self._expiry.set(self._files.expires_s())
+        chain = x509.load_pem_x509_certificates(self._files.certificate.read_bytes())
+        self._expiry.set(min(one.not_valid_after_utc.timestamp() for one in chain))
 
     def wrap_bio(self, *args: Any, **options: Any) -> ssl.SSLObject:
         """Start a connection. Event loops use this method."""
         return self._current.wrap_bio(*args, **options)
-
-
-def expiry_gauge(registry: CollectorRegistry) -> Gauge:
-    """Return the gauge of the time when the certificate in use expires."""
-    return Gauge(
-        "tableside_certificate_expiry_timestamp_seconds",
-        "When the certificate of the service, or one of its chain, expires, in Unix seconds.",
-        registry=registry,
-        multiprocess_mode="livemin",
-    )
