@@ -3,9 +3,7 @@
 import asyncio
 import logging
 import os
-import shutil
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, Field, field_validator
@@ -21,7 +19,6 @@ log = logging.getLogger(__name__)
 
 _LOCKED = ("No locks available", "Resource temporarily unavailable")
 """The ends of the driver's messages while another process, or this one, has the directory open."""
-
 
 COMPACTED = 1000, 500, 0.5
 """A file is compacted soon, which reclaims space, if 500 of 1,000 consecutive entries or half of all are deletions."""
@@ -79,8 +76,11 @@ class RocksdbBackend:
         except OSError as error:
             reason = error.strerror or str(error)
             raise InvalidOperation(f"the RocksDB directory {settings.path} cannot be created: {reason}") from error
+        room_bytes = 2 * settings.write_buffer_bytes  # for the files of both write buffers
         try:
-            handle = await asyncio.to_thread(Handle, partial(_open, settings), partial(_has_room, settings))
+            handle = await asyncio.to_thread(
+                Handle, lambda: open_database(settings, AccessType.read_write()), settings.path, room_bytes
+            )
         except Exception as error:
             why = first_line(error)
             log.error("the RocksDB database cannot be opened: %s", why)  # one line is enough
@@ -121,19 +121,8 @@ class RocksdbBackend:
         await self._database.close()
 
 
-def _open(settings: RocksdbSettings) -> Rdict:
-    options = database_options(settings)
-    # Without the second, the driver opens an existing database with the options in its directory, without filters.
-    return Rdict(settings.path, options, {"default": options}, access_type=AccessType.read_write())
-
-
-def _has_room(settings: RocksdbSettings) -> bool:
-    """Return whether the disk has room for the files that opening the database writes: both write buffers."""
-    return shutil.disk_usage(settings.path).free > 2 * settings.write_buffer_bytes
-
-
-def database_options(settings: RocksdbSettings, *, indexes_in_cache: bool = False) -> Options:
-    """Return the options of a database with these settings, which is created if it is absent.
+def open_database(settings: RocksdbSettings, access: AccessType, *, indexes_in_cache: bool = False) -> Rdict:
+    """Open the database, with all of its table files. Create it if it is absent.
 
     Indexes and filters are in memory, about 2 bytes for each record, or in the block cache.
     """
@@ -141,6 +130,7 @@ def database_options(settings: RocksdbSettings, *, indexes_in_cache: bool = Fals
     options.create_if_missing(True)
     options.set_write_buffer_size(settings.write_buffer_bytes)
     options.set_keep_log_file_num(4)
+    options.set_max_open_files(-1)  # the default. A backup needs it: this opens all table files
     options.add_compact_on_deletion_collector_factory(*COMPACTED)
     options.set_row_cache(Cache(settings.row_cache_bytes))
     table = BlockBasedOptions()
@@ -148,41 +138,31 @@ def database_options(settings: RocksdbSettings, *, indexes_in_cache: bool = Fals
     table.set_bloom_filter(10, False)
     table.set_cache_index_and_filter_blocks(indexes_in_cache)
     options.set_block_based_table_factory(table)
-    return options
+    # Without the second, the driver opens an existing database with the options in its directory, without filters.
+    return Rdict(settings.path, options, {"default": options}, access_type=access)
 
 
 async def check_key(database: Database, spec: TableSpec) -> None:
     """Raise InvalidOperation if the table has records whose keys have other types. Store the types if they are new."""
-    key = key_types_key(spec)
+    key, prefix = key_types_key(spec), spec.name_in_store.encode() + b"\0"
     types = ", ".join(field.type for field in spec.key.fields)
-    stored = await database.run_read(partial(_stored_types, database, key))
-    if stored == types:
+    [stored] = await database.run_read(lambda: database.get([key]))
+    if stored == types.encode():
         return
-    if stored is not None and await database.run_read(
-        partial(_has_records, database, spec.name_in_store.encode() + b"\0")
-    ):
-        raise InvalidOperation(
-            f"table {spec.name_in_store!r} has the key {{{stored}}} in RocksDB, which differs from the configuration"
-        )
+    if stored is not None:
+        first = await database.run_read(lambda: database.search().first(prefix))
+        if first is not None and first.startswith(prefix):
+            found = f"table {spec.name_in_store!r} has the key {{{stored.decode()}}} in RocksDB"
+            raise InvalidOperation(f"{found}, which differs from the configuration")
+
+    def store_types(turn: Turn) -> list[Outcome]:
+        batch = WriteBatch(raw_mode=True)
+        batch.put(key, types.encode())
+        turn.spend(batch.size_in_bytes())
+        database.write(batch)
+        return []
+
     try:
-        await database.run_write(partial(_store_types, database, key, types))
+        await database.run_write(store_types)
     except Exception:  # The disk may be full. The table can still be read.
         log.exception("RocksDB could not store the types of the key of table %r", spec.name_in_store)
-
-
-def _stored_types(database: Database, key: bytes) -> str | None:
-    [types] = database.get([key])
-    return None if types is None else types.decode()
-
-
-def _has_records(database: Database, prefix: bytes) -> bool:
-    first = database.search().first(prefix)
-    return first is not None and first.startswith(prefix)
-
-
-def _store_types(database: Database, key: bytes, types: str, turn: Turn) -> list[Outcome]:
-    batch = WriteBatch(raw_mode=True)
-    batch.put(key, types.encode())
-    turn.spend(batch.size_in_bytes())
-    database.write(batch)
-    return []

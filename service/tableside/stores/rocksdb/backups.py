@@ -19,7 +19,7 @@ import msgspec
 from rocksdict import AccessType, Rdict, WriteBatch, WriteOptions
 
 from ...core import InvalidOperation, StoreUnavailable, TableError
-from .backend import RocksdbSettings, database_options
+from .backend import RocksdbSettings, open_database
 from .database import Item, entries, first_line
 
 OPEN_S_MAX = 120.0
@@ -100,7 +100,7 @@ def _state_of(directory: Path, settings: RocksdbSettings) -> Iterator[Rdict]:
                 if not name.endswith(".json"):  # The driver writes such a file when it opens a database.
                     (Path(links) / name).symlink_to(directory / name)
             try:
-                database = _open(links, settings, AccessType.read_only())
+                database = _open(Path(links), settings, AccessType.read_only())
             except Exception as error:
                 if before == _files(directory):
                     raise StoreUnavailable(f"{directory} cannot be read: {first_line(error)}") from error
@@ -127,11 +127,9 @@ def _logs(files: dict[str, bool]) -> dict[str, bool]:
     return {name: used for name, used in files.items() if name.endswith(".log")}
 
 
-def _open(path: str, settings: RocksdbSettings, access: AccessType) -> Rdict:
-    small = settings.model_copy(update={"block_cache_bytes": 2**24, "row_cache_bytes": 2**20})
-    options = database_options(small, indexes_in_cache=True)
-    options.set_max_open_files(-1)  # the default: opening the database opens all of its table files
-    return Rdict(path, options, {"default": options}, access)
+def _open(path: Path, settings: RocksdbSettings, access: AccessType) -> Rdict:
+    small = {"path": str(path), "block_cache_bytes": 2**24, "row_cache_bytes": 2**20}
+    return open_database(settings.model_copy(update=small), access, indexes_in_cache=True)
 
 
 @contextmanager
@@ -181,10 +179,10 @@ def _sync(path: Path) -> None:
 
 def _copy(source: Rdict, target: Path, settings: RocksdbSettings) -> Inventory:
     """Write all entries to a new database, and read them again. Raise StoreUnavailable if they differ."""
-    with closing(_open(str(target), settings, AccessType.read_write())) as database:
+    with closing(_open(target, settings, AccessType.read_write())) as database:
         written = _inventory(_written(entries(source), database))
         database.flush()
-    with closing(_open(str(target), settings, AccessType.read_only())) as database:
+    with closing(_open(target, settings, AccessType.read_only())) as database:
         if (found := _inventory(entries(database))) != written:
             raise StoreUnavailable(f"{target} has {found} instead of {written}")
     return written

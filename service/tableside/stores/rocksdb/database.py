@@ -13,13 +13,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import DELETE_MEMORY_S, Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec, WritesRejected, Written
-from .group_commit import GroupCommit, Turn, Work
+from ...core import Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec
+from .group_commit import GroupCommit, Work
 
 log = logging.getLogger(__name__)
 
@@ -31,8 +30,6 @@ Item: TypeAlias = tuple[bytes, bytes]
 FIRST_RECORD = b"\1"
 """No key of a record is before this one."""
 
-UNKNOWN_BYTES = 2**63
-
 _DISK_PROPERTIES = (
     "rocksdb.total-sst-files-size",
     "rocksdb.estimate-pending-compaction-bytes",
@@ -41,14 +38,8 @@ _DISK_PROPERTIES = (
 )
 
 KEYS_PER_READ_UNKNOWN = 8
-"""How many records one call reads until the first sweep has found the size of the largest.
-
-Each call waits for the interpreter afterwards, so that fewer records in a call cost time.
-"""
-
 SMALL_BYTES_MAX = 2**16
-"""Until the first sweep, one call reads several records only if those before had at most this mean size."""
-
+"""Until the first sweep, one call reads so many records if those before had at most this mean size, and else one."""
 
 REOPEN_EVERY_S = 5.0
 """The pause between attempts to open the database again. Reads fail during an attempt."""
@@ -73,59 +64,38 @@ class Contents:
 
 
 class Database:
-    """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer."""
+    """The database that all tables of a backend share. Owns the driver's handle, two reader threads and one writer.
 
-    def __init__(self, handle: "Handle", clock: Clock) -> None:
+    `swept` are the records that the last complete sweep has found, None before the first one. `delete_memories_s` says
+    for the prefix of each open table how long its absent records are remembered. Only work passed to `run_write` may
+    call `write`, which does not sync, and `note_write`, which takes a record into account that is about to be written.
+    """
+
+    def __init__(self, handle: "Handle", now_ms: Clock) -> None:
+        self.now_ms = now_ms
+        self.delete_memories_s: dict[bytes, float] = {}
+        self.write = handle.write
         self._handle = handle
-        self._clock = clock
         self._version_max = 0
-        self._delete_memories_s: dict[bytes, float] = {}
         self._written = Contents()
-        self._swept = Contents() if self.search().first(FIRST_RECORD) is None else None
+        self.note_write = self._written.add
+        self.swept = Contents() if self.search().first(FIRST_RECORD) is None else None
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
-        self._writes: GroupCommit[Sequence[Outcome]] = GroupCommit(handle.sync, _sync_failed)
-
-    def now_ms(self) -> int:
-        """Return the wall-clock time in Unix milliseconds."""
-        return self._clock()
-
-    @property
-    def record_bytes_max(self) -> int:
-        """Return a limit on the size of each record in bytes, or `UNKNOWN_BYTES` until the first sweep has ended."""
-        return UNKNOWN_BYTES if self._swept is None else max(self._written.bytes_max, self._swept.bytes_max)
+        self._writes = GroupCommit(handle.recover, handle.sync)
 
     def keys_per_read(self, bytes_left: int, read: int, read_bytes: int) -> int:
         """Return how many records the next call should read so that they have at most `bytes_left`, at least one.
 
         Before it, `read` records with `read_bytes` were read.
         """
-        if (record_bytes_max := self.record_bytes_max) == UNKNOWN_BYTES:
+        if self.swept is None:
             return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
-        return max(1, bytes_left // (record_bytes_max + 1))
+        return max(1, bytes_left // (max(self._written.bytes_max, self.swept.bytes_max) + 1))
 
     def remembers_writes(self, prefix: bytes) -> bool:
         """Return whether a record of a table may remember writes, which a write must keep."""
-        return self._swept is None or prefix in self._swept.remembering or prefix in self._written.remembering
-
-    def note_table(self, prefix: bytes, delete_memory_s: float) -> None:
-        """Set how long a table's absent records are remembered."""
-        self._delete_memories_s[prefix] = delete_memory_s
-
-    def delete_memory_s(self, prefix: bytes) -> float:
-        """Return how long a table's absent records are remembered, the default for a table that is not open."""
-        return self._delete_memories_s.get(prefix, DELETE_MEMORY_S)
-
-    def note_write(self, record_bytes: int, remembering: bytes | None = None) -> None:
-        """Take a record into account that is about to be written. Only the writer thread may call this.
-
-        `remembering` is the table's prefix if the record remembers writes.
-        """
-        self._written.add(record_bytes, remembering)
-
-    def note_sweep(self, contents: "Contents") -> None:
-        """Take the records into account that a complete sweep has found."""
-        self._swept = contents
+        return self.swept is None or prefix in self.swept.remembering or prefix in self._written.remembering
 
     def next_etag(self) -> str:
         """Return a version that no record of this database has had: 16 hex digits."""
@@ -160,10 +130,6 @@ class Database:
             size_bytes += len(item[1])
         return found, False
 
-    def write(self, batch: WriteBatch) -> None:
-        """Write without syncing. Call it only in work passed to `run_write`, which syncs."""
-        self._handle.write(batch)
-
     async def run_read(self, work: Callable[[], Result]) -> Result:
         """Run a large read on a reader thread."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, work)
@@ -173,17 +139,13 @@ class Database:
         async with self._scan_turn:
             return await self.run_read(turn)
 
-    async def run_write(self, work: Work[Sequence[Outcome]], *, durable: bool = True) -> Sequence[Outcome]:
+    async def run_write(self, work: Work, *, durable: bool = True) -> Sequence[Outcome]:
         """Run work on the writer thread, for one turn, and return its outcomes when its writes are durable.
 
         No other write runs between the reads and writes of one turn. Writes that need not be `durable` become so with
         the next ones that are.
         """
-        return await self._writes.run(partial(self._run_write, work), durable=durable)
-
-    def _run_write(self, work: Work[Sequence[Outcome]], turn: Turn) -> Sequence[Outcome]:
-        self._handle.recover()
-        return work(turn)
+        return await self._writes.run(work, durable=durable)
 
     def search(self) -> "KeySearch":
         """Return a search for keys."""
@@ -269,12 +231,12 @@ class Handle:
     """The driver's handle of an open database, which is replaced after a failed write.
 
     After a write has failed, for example because the disk was full, RocksDB rejects all writes until the database is
-    opened again. Reads continue on the old handle until the disk has room. `open_database` opens the database, and
-    `has_room` is whether the disk has room to do so. Only one thread may write and recover.
+    opened again. Reads continue on the old handle until the disk has room. `open_database` opens the database at
+    `path`, which writes `room_bytes` there. Only one thread may write and recover.
     """
 
-    def __init__(self, open_database: Callable[[], Rdict], has_room: Callable[[], bool]) -> None:
-        self._open, self._has_room = open_database, has_room
+    def __init__(self, open_database: Callable[[], Rdict], path: str, room_bytes: int) -> None:
+        self._open, self._path, self._room_bytes = open_database, path, room_bytes
         self._current: Rdict | None = open_database()
         self._failed = False
         self._reopen_at = 0.0
@@ -304,17 +266,11 @@ class Handle:
 
     def recover(self) -> None:
         """Open the database again if a write has failed, the disk has room, and the last attempt was not just now."""
-        if self._failed and time.monotonic() >= self._reopen_at and self._has_room():
-            self._reopen_at = time.monotonic() + REOPEN_EVERY_S
-            self._reopen()
-
-    def close(self) -> None:
-        """Release the database's lock. A failed write is not reported again."""
-        if self._current is not None:
-            with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
-                self._current.close()
-
-    def _reopen(self) -> None:
+        if not self._failed or time.monotonic() < self._reopen_at:
+            return
+        if shutil.disk_usage(self._path).free <= self._room_bytes:
+            return
+        self._reopen_at = time.monotonic() + REOPEN_EVERY_S
         self.close()
         self._current = None
         for attempt in range(1, LOCK_ATTEMPTS_MAX + 1):
@@ -328,6 +284,12 @@ class Handle:
                 self._failed = False
                 log.warning("RocksDB has opened its database again after a failed write")
                 return
+
+    def close(self) -> None:
+        """Release the database's lock. A failed write is not reported again."""
+        if self._current is not None:
+            with contextlib.suppress(Exception) if self._failed else contextlib.nullcontext():
+                self._current.close()
 
 
 def key_types_key(spec: TableSpec) -> bytes:
@@ -346,12 +308,6 @@ def table_prefix(key: bytes) -> bytes:
 def first_line(error: Exception) -> str:
     """Return the first line of an error's message, at most 200 characters."""
     return str(error).partition("\n")[0][:200]
-
-
-def _sync_failed(error: Exception, outcomes: Sequence[Outcome]) -> Sequence[Outcome]:
-    log.error("RocksDB could not sync", exc_info=error)
-    unknown = WritesRejected("RocksDB could not sync", applied="unknown")
-    return [unknown if isinstance(outcome, Written) else outcome for outcome in outcomes]
 
 
 _UNSYNCED = WriteOptions()

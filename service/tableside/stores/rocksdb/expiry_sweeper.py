@@ -11,7 +11,7 @@ from functools import partial
 
 from rocksdict import WriteBatch
 
-from ...core import Outcome, Range, RecordUnreadable
+from ...core import DELETE_MEMORY_S, Outcome, Range, RecordUnreadable
 from .database import FIRST_RECORD, Contents, Database, table_prefix
 from .group_commit import Turn
 from .records import remembers_writes, unpack
@@ -30,7 +30,6 @@ class ExpirySweeper:
 
     def __init__(self, database: Database, every_s: float) -> None:
         self._database = database
-        self._contents = Contents()
         self._task = asyncio.create_task(self._sweep_forever(every_s))
 
     async def close(self) -> None:
@@ -48,25 +47,21 @@ class ExpirySweeper:
 
     async def _sweep(self) -> None:
         position: bytes | None = FIRST_RECORD
-        self._contents = Contents()
+        contents = Contents()
         while position is not None:
             started = time.perf_counter()
-            position = await self._sweep_from(position)
+            expired, position = await self._database.run_scan(partial(self._expired_keys, position, contents))
+            if expired:
+                await self._database.run_write(partial(self._delete_expired, expired))
             await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
-        self._database.note_sweep(self._contents)
+        self._database.swept = contents
 
-    async def _sweep_from(self, low: bytes) -> bytes | None:
-        """Remove expired records among the next keys, and return the next position, or None at the end."""
-        expired, position = await self._database.run_scan(partial(self._expired_keys, low))
-        if expired:
-            await self._database.run_write(partial(self._delete_expired, expired))
-        return position
-
-    def _expired_keys(self, low: bytes) -> tuple[list[bytes], bytes | None]:
+    def _expired_keys(self, low: bytes, contents: Contents) -> tuple[list[bytes], bytes | None]:
+        """Return the expired keys among the next ones, and the next position, or None at the end."""
         now, expired = self._database.now_ms(), list[bytes]()
         items, more = self._database.items(Range(low), KEYS_PER_STEP_MAX, BYTES_PER_STEP_MAX)
         for key, raw in items:
-            self._contents.add(len(raw), table_prefix(key) if remembers_writes(raw) else None)
+            contents.add(len(raw), table_prefix(key) if remembers_writes(raw) else None)
             if self._is_forgotten(key, raw, now):
                 expired.append(key)
         return expired, items[-1][0] + b"\0" if more else None
@@ -85,6 +80,7 @@ class ExpirySweeper:
         """Return whether a record has expired, and its memory need not be kept."""
         if raw[:1] == b"{" or raw[1:2] == b"\0":
             return False
+        memory_s = self._database.delete_memories_s.get(table_prefix(key), DELETE_MEMORY_S)
         with contextlib.suppress(RecordUnreadable):
-            return not unpack(raw).remembered(now_ms, self._database.delete_memory_s(table_prefix(key)))
+            return not unpack(raw).remembered(now_ms, memory_s)
         return False

@@ -7,28 +7,28 @@ between them.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Generic, TypeAlias, TypeVar
+from typing import TypeAlias
 
-Result = TypeVar("Result")
+from ...core import Outcome, WritesRejected, Written
+
+log = logging.getLogger(__name__)
 
 OPERATIONS_PER_TURN_MAX = 1000
-"""How many operations the thread executes between two syncs."""
-
 BYTES_PER_TURN_MAX = 8 * 2**20
-"""How many bytes the thread reads and writes between two syncs. The last operation of a turn may exceed this."""
-
 TURN_S = 0.05
-"""How long the thread works between two syncs. The last operation of a turn may exceed this."""
+"""The limits of a turn. Its last operation may exceed the bytes, which it reads or writes, and the time."""
 
 
 class Turn:
-    """The remainder of one turn of the writer thread."""
+    """The remainder of one turn of the writer thread, with the number of `bytes_left`."""
 
     def __init__(self) -> None:
-        self._operations, self._bytes = OPERATIONS_PER_TURN_MAX, BYTES_PER_TURN_MAX
+        self.bytes_left = BYTES_PER_TURN_MAX
+        self._operations = OPERATIONS_PER_TURN_MAX
         self._ends_at = time.perf_counter() + TURN_S
 
     @property
@@ -36,46 +36,42 @@ class Turn:
         """The number of operations that the turn still allows, at least one."""
         return max(1, self._operations)
 
-    @property
-    def bytes_left(self) -> int:
-        """The number of bytes that the turn still allows."""
-        return self._bytes
-
     def spend(self, size_bytes: int, count: int = 1) -> None:
         """Count operations that read and wrote this many bytes."""
         self._operations -= count
-        self._bytes -= size_bytes
+        self.bytes_left -= size_bytes
 
     @property
     def over(self) -> bool:
         """Whether the thread has to sync before the next operation."""
-        return self._operations <= 0 or self._bytes <= 0 or time.perf_counter() >= self._ends_at
+        return self._operations <= 0 or self.bytes_left <= 0 or time.perf_counter() >= self._ends_at
 
 
-Work: TypeAlias = Callable[[Turn], Result]
+Work: TypeAlias = Callable[[Turn], Sequence[Outcome]]
 """Work of the writer thread: it executes operations until it has finished or the turn has ended, but at least one."""
 
+_Pending: TypeAlias = tuple[Work, bool, asyncio.Future[Sequence[Outcome]]]
+"""Work, whether it must be durable, and its outcomes."""
 
-class GroupCommit(Generic[Result]):
-    """Runs pieces of work on one thread and returns their results after one common sync.
 
-    `sync` makes the writes of the work durable. If it fails, `sync_failed` turns the error and the result of each piece
-    into the result that its caller gets.
+class GroupCommit:
+    """Runs pieces of work on one thread and returns their outcomes after one common `sync`, which makes writes durable.
+
+    If the sync fails, the outcome of each write is unknown. Each turn begins with a call of `recover`.
     """
 
-    def __init__(self, sync: Callable[[], None], sync_failed: Callable[[Exception, Result], Result]) -> None:
-        self._sync = sync
-        self._sync_failed = sync_failed
-        self._pending: list[tuple[Work[Result], bool, asyncio.Future[Result]]] = []
+    def __init__(self, recover: Callable[[], None], sync: Callable[[], None]) -> None:
+        self._recover, self._sync = recover, sync
+        self._pending: list[_Pending] = []
         self._thread = ThreadPoolExecutor(1, "tableside-writer")
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def run(self, work: Work[Result], *, durable: bool = True) -> Result:
-        """Run the work and return its result once it is durable. Cancelling the caller does not stop the work.
+    async def run(self, work: Work, *, durable: bool) -> Sequence[Outcome]:
+        """Run the work and return its outcomes once it is durable. Cancelling the caller does not stop the work.
 
         Work that is not `durable` becomes so with the next work that is.
         """
-        future: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._pending.append((work, durable, future))
         if self._drain_task is None or self._drain_task.done():
             self._drain_task = asyncio.create_task(self._drain())
@@ -91,10 +87,9 @@ class GroupCommit(Generic[Result]):
         loop = asyncio.get_running_loop()
         while self._pending:
             group, self._pending = self._pending, []
-            results: Sequence[Result | Exception]
+            results: Sequence[Sequence[Outcome] | Exception]
             try:
-                works = [(work, durable) for work, durable, _ in group]
-                results = await loop.run_in_executor(self._thread, self._commit, works)
+                results = await loop.run_in_executor(self._thread, self._commit, group)
             except Exception as error:  # noqa: BLE001  # the thread has ended, for example: no caller may wait forever
                 results = [error] * len(group)
             self._pending[:0] = group[len(results) :]
@@ -106,24 +101,24 @@ class GroupCommit(Generic[Result]):
                 else:
                     future.set_result(result)
 
-    def _commit(self, group: list[tuple[Work[Result], bool]]) -> list[Result | Exception]:
-        turn, results, any_durable = Turn(), list[Result | Exception](), False
-        for work, durable in group:
+    def _commit(self, group: Sequence[_Pending]) -> list[Sequence[Outcome] | Exception]:
+        self._recover()
+        turn, results, any_durable = Turn(), list[Sequence[Outcome] | Exception](), False
+        for work, durable, _ in group:
             if results and turn.over:
                 break
-            results.append(_result(work, turn))
+            try:
+                results.append(work(turn))
+            except Exception as error:  # noqa: BLE001  # raised to the caller of this piece of work
+                results.append(error)
             any_durable = any_durable or durable
-        if not any_durable:
-            return results
         try:
-            self._sync()
-        except Exception as error:  # noqa: BLE001  # after any error, no write of this group is known to be durable
-            return [result if isinstance(result, Exception) else self._sync_failed(error, result) for result in results]
+            if any_durable:
+                self._sync()
+        except Exception:  # After any error, no write of this group is known to be durable.
+            log.exception("RocksDB could not sync")
+            unknown = WritesRejected("RocksDB could not sync", applied="unknown")
+            for at, result in enumerate(results):
+                if not isinstance(result, Exception):
+                    results[at] = [unknown if isinstance(outcome, Written) else outcome for outcome in result]
         return results
-
-
-def _result(work: Work[Result], turn: Turn) -> Result | Exception:
-    try:
-        return work(turn)
-    except Exception as error:  # noqa: BLE001  # re-raised to the caller of this piece of work
-        return error

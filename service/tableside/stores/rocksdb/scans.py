@@ -7,40 +7,26 @@ import math
 import time
 from collections.abc import Iterator
 from functools import partial
+from os.path import commonprefix
 from typing import TypeAlias
 
-from ...core import (
-    Page,
-    PageBuilder,
-    Range,
-    Record,
-    Scan,
-    TableError,
-    TableSpec,
-    even_splits,
-    prefix_end,
-    scan_range,
-)
+from ...core import Page, PageBuilder, Range, Record, Scan, TableError, TableSpec, even_splits, prefix_end, scan_range
 from .database import Database, KeySearch
 from .records import read_all
 
 KEYS_PER_TURN_MAX = 1000
-"""How many keys one turn of a scan examines."""
+BYTES_PER_TURN_MAX = 4 * 2**20
+"""How many keys and bytes one turn of a scan examines. The record that exceeds the bytes is the turn's last one."""
 
 SKIPPED_PER_TURN = 100
 """How many more keys than the page has room for a turn examines after expired records, which take no room."""
-
-BYTES_PER_TURN_MAX = 4 * 2**20
-"""How many bytes one turn of a scan examines. The record that exceeds this is the turn's last one."""
 
 PIECES_PER_SPLIT = 16
 """How many pieces of the keys are found for each split: more make the splits more even."""
 
 TURN_S = 0.005
-"""How long one turn halves pieces. A search that passes many deleted records takes milliseconds."""
-
 SPLITS_S = 1.0
-"""How long to look for pieces. In a table with many records of several megabytes, each search takes milliseconds."""
+"""How long one turn, and all of them, halve pieces. A search that passes many deleted or large records takes long."""
 
 Piece: TypeAlias = tuple[bytes, bytes]
 """The first and the last of successive keys in the database."""
@@ -74,10 +60,10 @@ class Scanner:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
         count_max = min(KEYS_PER_TURN_MAX, page.room + (SKIPPED_PER_TURN if page.skipped else 0))
         bytes_max = min(BYTES_PER_TURN_MAX, page.bytes_left)
-        items, more = self._database.items(self._in_database(key_range), count_max, bytes_max)
+        high = prefix_end(self._prefix) if key_range.high is None else self._prefix + key_range.high
+        items, more = self._database.items(Range(self._prefix + key_range.low, high), count_max, bytes_max)
         names, raws = [name[self._in_table] for name, _ in items], [raw for _, raw in items]
-        keys = self._spec.key.decode_all(names)
-        results = read_all(raws, self._database.now_ms())
+        keys, results = self._spec.key.decode_all(names), read_all(raws, self._database.now_ms())
         if not page.add_all(keys, results):
             for position, (key, found) in enumerate(zip(keys, results, strict=True)):
                 if page.complete:
@@ -121,11 +107,6 @@ class Scanner:
                 break
         return halves
 
-    def _in_database(self, key_range: Range) -> Range:
-        if key_range.high is None:
-            return Range(self._prefix + key_range.low, prefix_end(self._prefix))
-        return Range(self._prefix + key_range.low, self._prefix + key_range.high)
-
 
 def _halves(piece: Piece, search: KeySearch) -> list[Piece]:
     """Halve a piece if it has several keys. Its ends are known, so only the two keys in its middle are searched."""
@@ -140,9 +121,6 @@ def _halves(piece: Piece, search: KeySearch) -> list[Piece]:
 
 def _midpoint(first: bytes, last: bytes) -> bytes:
     """Return bytes half-way between two keys: the common prefix, and the mean of the next eight bytes as numbers."""
-    common = 0
-    while common < min(len(first), len(last)) and first[common] == last[common]:
-        common += 1
-    low = int.from_bytes(first[common : common + 8].ljust(8, b"\0"), "big")
-    high = int.from_bytes(last[common : common + 8].ljust(8, b"\0"), "big")
-    return first[:common] + ((low + high + 1) // 2).to_bytes(8, "big")
+    common = commonprefix((first, last)) or b""  # noqa: RUF071  # they are no paths
+    low, high = (int.from_bytes(key[len(common) :][:8].ljust(8, b"\0"), "big") for key in (first, last))
+    return common + ((low + high + 1) // 2).to_bytes(8, "big")

@@ -1,5 +1,10 @@
-"""The RocksDB store: one table's operations."""
+"""The RocksDB store: one table's operations.
 
+A batch of gets uses one reader thread at a time, because two gain nothing: both need the interpreter between their
+reads.
+"""
+
+import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -20,6 +25,8 @@ from ...core import (
     Outcome,
     Page,
     Range,
+    Record,
+    Results,
     Scan,
     StoreUnavailable,
     TableError,
@@ -32,13 +39,22 @@ from ...core import (
 )
 from .database import Database, key_types_key
 from .group_commit import Turn
-from .reads import RecordReader
+from .records import read, read_all
 from .scans import Scanner
 from .writes import RecordWriter
 
 log = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
+
+INLINE_KEYS_MAX = 16
+"""Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
+
+INLINE_BYTES_MAX = 2**20
+"""After so many bytes, such a read continues on a thread: a value of 16 MiB takes 15 ms."""
+
+KEYS_PER_TURN_MAX = 1000
+"""How many records one turn of a reader thread reads."""
 
 DROPPED_PER_STEP_MAX = 1000, 4 * 2**20
 """How many records, and about how many bytes of them, one step of a drop deletes."""
@@ -55,8 +71,8 @@ class RocksdbStore:
         self.spec = spec
         self._prefix = spec.name_in_store.encode() + b"\0"
         self._prefix_end = spec.name_in_store.encode() + b"\1"
-        database.note_table(self._prefix, spec.delete_memory_s)
-        self._reader = RecordReader(database, self._prefix, spec.key)
+        database.delete_memories_s[self._prefix] = spec.delete_memory_s
+        self._inline_turn_is_over = False
         self._writer = RecordWriter(database, spec, self._prefix)
         self._scanner = Scanner(database, spec, self._prefix)
 
@@ -67,18 +83,43 @@ class RocksdbStore:
         )
 
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
+        """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         try:
-            return await self._reader.get(gets.keys)
+            names = self.spec.key.encode_all(gets.keys, self._prefix)
+            inline = len(names) <= INLINE_KEYS_MAX
+            while inline and self._inline_turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of reads
+                await asyncio.sleep(0)
+            if len(names) == 1:
+                [raw] = self._database.get(names)
+                self._note_inline(len(raw or b""))
+                return [read(raw, self._database.now_ms())]
+            reads = _Reads(self._database, names)
+            if inline:
+                reads.read(INLINE_BYTES_MAX)
+                self._note_inline(reads.size_bytes)
+            while not reads.complete:
+                await self._database.run_read(partial(reads.read, READ_BYTES_MAX))
+            return reads.results()
         except Exception as error:  # noqa: BLE001  # logged
             return [self._failure(error)] * len(gets)
+
+    def _note_inline(self, size_bytes: int) -> None:
+        """After a large read, let the next ones wait for the next iteration of the event loop: others come first."""
+        if size_bytes > INLINE_BYTES_MAX:
+            self._inline_turn_is_over = True
+            asyncio.get_running_loop().call_soon(self._begin_inline_turn)
+
+    def _begin_inline_turn(self) -> None:
+        self._inline_turn_is_over = False
 
     async def _write(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         turns: list[Sequence[Outcome]] = []
         count = read_bytes = 0
         try:
             while count < len(batch):
-                if count and (stopped := self._stopped(read_bytes, budget)) is not None:
-                    turns.append([stopped] * (len(batch) - count))
+                is_over = count > 0 and budget.is_over()
+                if is_over or read_bytes > READ_BYTES_MAX:
+                    turns.append([budget.exceeded() if is_over else NOT_READ] * (len(batch) - count))
                     break
                 work = partial(self._writer.write, batch[count:] if count else batch)
                 turns.append(await self._database.run_write(work, durable=not self.spec.loading))
@@ -139,11 +180,35 @@ class RocksdbStore:
             return WritesRejected(f"table {self.spec.name!r}: RocksDB could not write", applied="unknown")
         return StoreUnavailable(f"table {self.spec.name!r}: RocksDB could not read")
 
-    def _stopped(self, read_bytes: int, budget: Budget) -> TableError | None:
-        """Return the outcome of operations that are not attempted after others, or None if they are attempted.
 
-        `read_bytes` is the size of the values that the others returned.
-        """
-        if budget.is_over():
-            return budget.exceeded()
-        return NOT_READ if read_bytes > READ_BYTES_MAX else None
+class _Reads:
+    """The reads of one batch, which share a limit on the bytes of their values."""
+
+    def __init__(self, database: Database, names: Sequence[bytes]) -> None:
+        self._database, self._names = database, names
+        self._now_ms = database.now_ms()
+        self._results: list[Results] = []
+        self._count = self.size_bytes = 0
+
+    @property
+    def complete(self) -> bool:
+        """Whether all records were read, or as many as fit."""
+        return self._count == len(self._names) or self.size_bytes > READ_BYTES_MAX
+
+    def results(self) -> Results:
+        """Return the outcomes."""
+        if rest := len(self._names) - self._count:
+            nothing = {"value": [None] * rest, "etag": [None] * rest}
+            self._results.append(Results(Record, nothing, dict.fromkeys(range(rest), NOT_READ)))
+        return Results.joined(self._results)
+
+    def read(self, bytes_max: int) -> None:
+        """Read the next records, until the values of all turns exceed `bytes_max`."""
+        stop = min(len(self._names), self._count + KEYS_PER_TURN_MAX)
+        while self._count < stop and self.size_bytes <= bytes_max:
+            count = self._database.keys_per_read(bytes_max - self.size_bytes, self._count, self.size_bytes)
+            raws = self._database.get([*self._names[self._count : min(self._count + count, stop)]])
+            self.size_bytes += sum(map(len, filter(None, raws)))
+            self._count += len(raws)
+            self._results.append(read_all(raws, self._now_ms))
+            del raws  # They may be large, and the driver is about to copy the next.
