@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
@@ -13,10 +13,13 @@ from ...core.batch import Direction, direction
 from ...core.store import Policy
 from ...telemetry import Counter, Histogram, Traces, wait_span
 from ..metrics import PolicyMetrics
-from .credits import Bucket, Credits, Rate
+from .credits import Bucket, Rate
 
 if TYPE_CHECKING:
-    from .shared import SharedCredits
+    from .shared import SharedBucket, SharedCredits
+
+Credits: TypeAlias = "Bucket | SharedBucket"
+"""The credits of one limit, in this process or shared by all replicas."""
 
 RETRY_AFTER_MIN_S = 0.001
 
@@ -64,17 +67,14 @@ class RateLimit(Policy):
 
     def _gate(self, way: Direction, rate: Rate) -> "Gate":
         table = self.spec.name
-        credit = self._credits(way, rate)
+        if self._shared is None:
+            credit: Credits = Bucket(rate)
+        else:
+            fallbacks, own = self._metrics.limiter_fallbacks.labels(table, way), rate.scaled(self._share)
+            credit = self._shared.credits(table, way, rate, own, fallbacks, self.spec.partition)
         name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} operations per second"
         counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
         return Gate(lambda budget: credit, lambda budget: name, *counters, self._traces)
-
-    def _credits(self, way: Direction, rate: Rate) -> Credits:
-        if self._shared is None:
-            return rate.bucket()
-        fallbacks = self._metrics.limiter_fallbacks.labels(self.spec.name, way)
-        own = rate.scaled(self._share)
-        return self._shared.credits(self.spec.name, way, rate, own, fallbacks, self.spec.partition)
 
 
 class Gate(msgspec.Struct, frozen=True, eq=False):
@@ -107,9 +107,12 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
                     parts.append(group.create_task(store.apply(operations[sent : sent + taken], budget)))
                     sent += taken
                     taken = await self._take(count - sent, budget.until, credit)
-                throttled = self._throttled(count - sent, credit, budget)
+                self.throttled.inc(count - sent)
+                wait_s = max(RETRY_AFTER_MIN_S, credit.wait_s())
+                detail = f"{self.name_for(budget)} leaves no credit before the deadline"
         except BaseExceptionGroup as errors:
             raise errors.exceptions[0] from None
+        throttled: list[Outcome] = [Throttled(detail, retry_after_s=wait_s)] * (count - sent)
         return [outcome for part in parts for outcome in part.result()] + throttled
 
     async def _take(self, count: int, until: float, credit: Credits) -> int:
@@ -125,12 +128,6 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
         if (waited_s := time.monotonic() - started) > 0:
             self.waited_s.observe(waited_s)
         return taken
-
-    def _throttled(self, count: int, credit: Credits, budget: Budget) -> list[Outcome]:
-        self.throttled.inc(count)
-        wait_s = max(RETRY_AFTER_MIN_S, credit.wait_s())
-        detail = f"{self.name_for(budget)} leaves no credit before the deadline"
-        return [Throttled(detail, retry_after_s=wait_s)] * count
 
 
 class CallerRate:
@@ -150,24 +147,22 @@ class CallerRate:
         """Change the rate, in operations per second. None means no limit."""
         if per_s == self._per_s:
             return
-        self._per_s = per_s
-        self._gate = None if per_s is None else self._caller_gate(Rate(per_s).scaled(self._share))
+        self._per_s, self._gate = per_s, None
+        if per_s is not None:
+            rate, metrics = Rate(per_s).scaled(self._share), self._metrics
+            buckets = Buckets(rate, CALLERS_MAX)
+            name = f"its limit (limits.caller_rate_per_s) of {rate.per_s:g} operations per second"
+            self._gate = Gate(
+                lambda budget: buckets.of(budget.caller),
+                lambda budget: f"caller {budget.caller!r}: {name}",
+                metrics.caller_throttled.labels(ALL, ALL),
+                metrics.caller_throttle_seconds.labels(ALL, ALL),
+                self._traces,
+            )
 
     def gate_for(self, caller: str) -> "Gate | None":
         """Return the gate that the caller's operations pass, None if there is no limit for it."""
         return self._gate if caller else None
-
-    def _caller_gate(self, rate: Rate) -> Gate:
-        """Return a gate at which each caller has separate credits."""
-        buckets, metrics = Buckets(rate, CALLERS_MAX), self._metrics
-        name = f"its limit (limits.caller_rate_per_s) of {rate.per_s:g} operations per second"
-        counters = metrics.caller_throttled.labels(ALL, ALL), metrics.caller_throttle_seconds.labels(ALL, ALL)
-        return Gate(
-            lambda budget: buckets.of(budget.caller),
-            lambda budget: f"caller {budget.caller!r}: {name}",
-            *counters,
-            self._traces,
-        )
 
 
 class Buckets:
@@ -177,7 +172,7 @@ class Buckets:
         self._rate = rate
         self._callers_max = callers_max
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
-        self._shared = rate.bucket()
+        self._shared = Bucket(rate)
 
     def __len__(self) -> int:
         """Return the number of callers with a bucket."""
@@ -190,7 +185,7 @@ class Buckets:
             return bucket
         if len(self._buckets) >= self._callers_max and not self._evict_one():
             return self._shared
-        bucket = self._buckets[name] = self._rate.bucket()
+        bucket = self._buckets[name] = Bucket(self._rate)
         return bucket
 
     def _evict_one(self) -> bool:

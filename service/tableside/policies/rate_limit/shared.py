@@ -26,7 +26,7 @@ from redis.exceptions import AuthenticationError, RedisClusterException, Respons
 
 from ...core.batch import Direction
 from ...telemetry import Counter
-from .credits import SHARE_S, Bucket, Credits, Rate
+from .credits import SHARE_S, Bucket, Rate
 
 log = logging.getLogger(__name__)
 
@@ -80,11 +80,8 @@ class SharedCredits:
             where = ",".join(_where(each["host"], each["port"]) for each in sentinels)
             shared = _options({name: sentinels[0][name] for name in sentinels[0].keys() - {"host", "port"}})
             uri = f"async+redis+sentinel://{where}"
-            return cls(
-                RedisSentinelStorage(
-                    uri, True, "redispy", KEY_PREFIX, service, False, sentinel_kwargs=shared, **options
-                )
-            )
+            more = {"sentinel_kwargs": shared, **options}
+            return cls(RedisSentinelStorage(uri, True, "redispy", KEY_PREFIX, service, False, **more))
         if not cluster:
             return cls(RedisStorage("async+redis://", True, "redispy", KEY_PREFIX, **options))
         host, port = options.pop("host", "localhost"), options.pop("port", 6379)
@@ -100,7 +97,7 @@ class SharedCredits:
         While Redis is unreachable, credits come from this process's `own` rate, and `fallbacks` counts that.
         """
         place = table if partition is None else f"{table}/{partition}"
-        return SharedBucket(self, f"{place}/{direction}", rate, own.bucket(), fallbacks)
+        return SharedBucket(self, f"{place}/{direction}", rate, Bucket(own), fallbacks)
 
     async def take(self, item: RateLimitItem, name: str, count: int) -> int | None:
         """Take up to so many credits of a window. Return their number, or None if Redis is unreachable."""
@@ -110,7 +107,9 @@ class SharedCredits:
             async with asyncio.timeout(RESPONSE_TIMEOUT_S if self._answered else CONNECT_TIMEOUT_S):
                 taken = await self._take(item, name, count)
         except _UNREACHABLE as error:
-            self._on_unreachable(error)
+            if self._probing is None:
+                log.warning("the shared limiter is unreachable, each replica limits itself: %s", _reason(error))
+                self._probing = asyncio.create_task(self._probe())
             return None
         self._answered = True
         return taken
@@ -131,11 +130,6 @@ class SharedCredits:
         for client in (bridge.storage, *sentinels):
             await client.aclose()
 
-    def _on_unreachable(self, error: Exception) -> None:
-        if self._probing is None:
-            log.warning("the shared limiter is unreachable, each replica limits itself: %s", _reason(error))
-            self._probing = asyncio.create_task(self._probe())
-
     async def _probe(self) -> None:
         """Probe Redis until it responds."""
         self._answered = False
@@ -149,7 +143,7 @@ class SharedCredits:
         log.warning("the shared limiter is reachable again")
 
 
-class SharedBucket(Credits):
+class SharedBucket:
     """The credits of one direction of a table in Redis. One request asks for the credits of all waiting calls."""
 
     def __init__(self, shared: SharedCredits, name: str, rate: Rate, own: Bucket, fallbacks: Counter) -> None:
@@ -196,20 +190,18 @@ class SharedBucket(Credits):
     async def _wait(self, until: float) -> bool:
         """Wait until there are credits for the waiting calls. Return whether there are some by `until`."""
         while not self._taken:
-            self._taken = await self._ask(min(self._waiting, self._most))
-            if not self._taken:
+            asked = min(self._waiting, self._most)
+            taken = await self._shared.take(self._item, self._name, asked)
+            if taken is None:
+                self._fallbacks.inc()
+                taken = self._own.take_now(asked)
+            self._taken = taken
+            if not taken:
                 self._ready_at = time.monotonic() + self._credit_s
                 if self._ready_at > until:
                     return False
                 await asyncio.sleep(min(max(self._credit_s, POLL_MIN_S), POLL_MAX_S))
         return True
-
-    async def _ask(self, count: int) -> int:
-        taken = await self._shared.take(self._item, self._name, count)
-        if taken is None:
-            self._fallbacks.inc()
-            return self._own.take_now(count)
-        return taken
 
 
 def _where(host: str, port: int) -> str:
@@ -218,13 +210,9 @@ def _where(host: str, port: int) -> str:
 
 def _options(connection: dict[str, Any]) -> dict[str, Any]:
     """Convert the driver's connection arguments to arguments of its client."""
-    options = dict(connection)
-    tls = options.pop("connection_class", None) is not None
-    return (
-        options
-        | {"ssl": tls}
-        | {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_timeout": CONNECT_TIMEOUT_S, "retry": None}
-    )
+    options = {name: value for name, value in connection.items() if name != "connection_class"}
+    timeouts = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), CONNECT_TIMEOUT_S)
+    return options | timeouts | {"retry": None, "ssl": connection.get("connection_class") is not None}
 
 
 def _reason(error: Exception) -> str:
