@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import tableside
-from tableside.stores import registry
+from tableside import stores
 
 ROOT = Path(tableside.__file__).parents[2]
 SERVICE = ROOT / "service" / "tableside"
@@ -173,7 +173,7 @@ def test_there_are_no_import_cycles(package: Path) -> None:
 
 
 def test_kinds_of_store_and_policies_are_independent() -> None:
-    kinds = {reference.partition(":")[0].partition(".")[0] for reference in registry._KINDS.values()}
+    kinds = {reference.partition(":")[0].partition(".")[0] for reference in stores._KINDS.values()}
     policies = {part for file in modules(SERVICE / "policies") for part in name(file, SERVICE)[1:2]} - {"metrics"}
     assert kinds
     assert policies

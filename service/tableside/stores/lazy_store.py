@@ -58,7 +58,14 @@ class LazyStore:
             try:
                 async with budget.timeout(), self._lock:
                     if self._store is None:
-                        self._store = self._checked(await self._backend.store(self._requested_spec))
+                        store = await self._backend.store(self._requested_spec)
+                        if store.spec.ttl_s is not None and not store.capabilities.ttl:
+                            raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
+                        if any(other.is_open and other.spec.key != store.spec.key for other in self._siblings):
+                            raise Unsupported(
+                                "partitions: the table's key in this store differs from its key in the other partitions"
+                            )
+                        self._store = store
             except TimeoutError:
                 raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
         return self._store
@@ -78,10 +85,3 @@ class LazyStore:
     async def splits(self, count_max: int) -> list[bytes]:
         """Return disjoint parts that together cover the partition."""
         return await (await self.ensure_open()).splits(count_max)
-
-    def _checked(self, store: Store) -> Store:
-        if store.spec.ttl_s is not None and not store.capabilities.ttl:
-            raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
-        if any(other.is_open and other.spec.key != store.spec.key for other in self._siblings):
-            raise Unsupported("partitions: the table's key in this store differs from its key in the other partitions")
-        return store

@@ -122,10 +122,9 @@ class PartitionedBackend:
 
         Raise StoreUnavailable if no partition is available. Raise any other error of any partition.
         """
-        partitions: list[LazyStore] = []
-        partitions += [
-            LazyStore(backend, _partition_spec(spec, index), partitions) for index, backend in enumerate(self._backends)
-        ]
+        partitions, options = list[LazyStore](), None if isinstance(spec.options, NoOptions) else spec.options
+        for index, backend in enumerate(self._backends):
+            partitions.append(LazyStore(backend, replace(spec, partition=index, options=options), partitions))
         budget = Budget(time.monotonic() + OPEN_TIMEOUT_S)
         opened = await asyncio.gather(*(part.ensure_open(budget) for part in partitions), return_exceptions=True)
         failures = {index: result for index, result in enumerate(opened) if isinstance(result, BaseException)}
@@ -164,10 +163,6 @@ class PartitionedBackend:
 
     async def close(self) -> None:
         """Do nothing: the code that opened the partitions' backends closes them."""
-
-
-def _partition_spec(spec: TableSpec, index: int) -> TableSpec:
-    return replace(spec, partition=index, options=None if isinstance(spec.options, NoOptions) else spec.options)
 
 
 class PartitionedStore:
@@ -225,23 +220,16 @@ class PartitionedStore:
         split = Split(0, count - 1) if scan.split is None else _decoded(scan.split, Split, "split")
         start = Position(split.first) if scan.position is None else _decoded(scan.position, Position, "cursor")
         selected = range(count) if scan.partitions is None else scan.partitions
-        records, partitions, size_bytes, ends_at = list[tuple[Key, Record]](), list[int](), 0, math.inf
+        records, partitions, ends_at = list[tuple[Key, Record]](), list[int](), math.inf
+        rest = replace(scan, split=split.inner, partitions=None)
 
         def page(position: Position | None) -> Page:
             return Page(records, msgspec.msgpack.encode(position) if position else None, partitions or None)
 
         for index in (index for index in selected if max(start.partition, split.first) <= index <= split.last):
-            inner = start.inner if index == start.partition else None
-            rest = replace(
-                scan,
-                limit=scan.limit - len(records),
-                bytes_max=scan.bytes_max - size_bytes,
-                split=split.inner,
-                position=inner,
-                partitions=None,
-            )
             if rest.limit <= 0 or rest.bytes_max < 0 or time.monotonic() >= ends_at:
                 return page(Position(index))
+            rest = replace(rest, position=start.inner if index == start.partition else None)
             ends_at = min(ends_at, time.monotonic() + PAGE_SEARCH_S)
             try:
                 async with asyncio.timeout(NEXT_PARTITION_TIMEOUT_S if records else None):
@@ -249,12 +237,12 @@ class PartitionedStore:
             except (TableError, TimeoutError):
                 if not records:
                     raise
-                return page(Position(index, inner))
+                return page(Position(index, rest.position))
             records += found.records
             partitions += [index] * len(found.records)
-            size_bytes += found.size_bytes
             if found.position is not None:
                 return page(Position(index, found.position))
+            rest = replace(rest, limit=rest.limit - len(found.records), bytes_max=rest.bytes_max - found.size_bytes)
         return page(None)
 
     async def splits(self, count_max: int) -> list[bytes]:
