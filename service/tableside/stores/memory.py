@@ -14,6 +14,7 @@ from sortedcontainers import SortedDict
 
 from ..core import (
     NO_DEADLINE,
+    NO_MEMORY,
     Batch,
     Budget,
     Capabilities,
@@ -27,7 +28,6 @@ from ..core import (
     Page,
     PageBuilder,
     Put,
-    Range,
     Record,
     Results,
     Scan,
@@ -79,10 +79,10 @@ class MemoryBackend:
 
     async def store(self, spec: TableSpec) -> "MemoryStore":
         """Return the store of one table. The table keeps its records if its name or settings have changed."""
-        if (store := self._tables.get(spec.name_in_store)) is None:
-            store = MemoryStore(spec, self._clock, self._tables)
-        elif store.spec != spec:
-            store = store.with_spec(spec)
+        store = self._tables.get(spec.name_in_store) or MemoryStore(spec, self._clock, self._tables)
+        if store.spec != spec:
+            store = copy(store)
+            store.spec = spec
         self._tables[spec.name_in_store] = store
         return store
 
@@ -111,12 +111,6 @@ class MemoryStore:
         self._etags = itertools.count(clock())
         self._sweep_index = 0
 
-    def with_spec(self, spec: TableSpec) -> "MemoryStore":
-        """Return a store with the same records and another spec."""
-        store = copy(self)
-        store.spec = spec
-        return store
-
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
         if len(operations) == 1:
@@ -128,7 +122,15 @@ class MemoryStore:
             return await self._apply_in_pieces(batch, budget, self._get_all)
         if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
             return await self._apply_in_pieces(batch, budget, self._put_all)
-        return await self._apply_each(batch, budget)
+        # One by one, because an update may take long.
+        now, outcomes, yielder = self._clock(), list[Outcome](), Yielder()
+        late = budget.is_over()
+        for operation in batch:
+            if yielder.due:
+                await yielder.maybe_yield()
+                late = budget.is_over()
+            outcomes.append(budget.exceeded() if late else self._apply_one(operation, now))
+        return outcomes
 
     async def _apply_in_pieces(
         self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Results]
@@ -142,22 +144,11 @@ class MemoryStore:
             await yielder.maybe_yield()
         return joined_outcomes(outcomes)
 
-    async def _apply_each(self, batch: Batch, budget: Budget) -> list[Outcome]:
-        """Apply operations one by one, because an update may take long."""
-        now, outcomes, yielder = self._clock(), list[Outcome](), Yielder()
-        late = budget.is_over()
-        for operation in batch:
-            if yielder.due:
-                await yielder.maybe_yield()
-                late = budget.is_over()
-            outcomes.append(budget.exceeded() if late else self._apply_one(operation, now))
-        return outcomes
-
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys. It ends early when it has skipped PAGE_SKIPPED_MAX expired records."""
         now, key_range = self._clock(), scan_range(self.spec, scan)
         page, last = PageBuilder(scan), b""
-        for key in self._keys(key_range):
+        for key in self._records.irange(key_range.low, key_range.high, inclusive=(True, False)):
             if page.complete:
                 return Page(page.records, last)
             last, found = key, live_record(self._records[key], now)
@@ -180,12 +171,6 @@ class MemoryStore:
         """Return the number of records, including expired ones."""
         return Estimate(len(self._records))
 
-    def _keys(self, key_range: Range) -> Sequence[bytes]:
-        if key_range.empty:
-            return []
-        keys: Sequence[bytes] = self._records.irange(key_range.low, key_range.high, inclusive=(True, False))
-        return keys
-
     def _get_all(self, gets: Batch, now: int) -> Results:
         encode, records = self.spec.key.encode_all, self._records
         found = [live_record(records.get(key), now) for key in encode(gets.keys, b"")]
@@ -203,10 +188,11 @@ class MemoryStore:
         for key, value, ttl_s in zip(
             self.spec.key.encode_all(puts.keys, b""), puts.columns["value"], ttls_s, strict=True
         ):
-            present = self._remembered(key, now) or Stored(None, "")
+            stored: Stored | None = records.get(key)
+            present = stored and stored.remembered(now, self.spec.delete_memory_s)
             etags.append(f"{next(self._etags):x}")
             expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
-            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory)
+            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory if present else NO_MEMORY)
             self._sweep(now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
@@ -217,19 +203,12 @@ class MemoryStore:
         etag = f"{next(self._etags):x}"
         step = transition(self._records.get(key), operation, self.spec, now_ms=now, etag=etag)
         if isinstance(step, Changed):
-            self._set(key, step.stored)
+            if step.stored is None:
+                self._records.pop(key, None)
+            else:
+                self._records[key] = step.stored
             self._sweep(now)
         return step.outcome
-
-    def _remembered(self, key: bytes, now: int) -> Stored | None:
-        stored: Stored | None = self._records.get(key)
-        return None if stored is None else stored.remembered(now, self.spec.delete_memory_s)
-
-    def _set(self, key: bytes, stored: Stored | None) -> None:
-        if stored is None:
-            self._records.pop(key, None)
-        else:
-            self._records[key] = stored
 
     def _sweep(self, now: int) -> None:
         for _ in range(EXPIRY_CHECKS_PER_WRITE):
