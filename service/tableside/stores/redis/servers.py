@@ -5,7 +5,7 @@ import contextlib
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias, Unpack
 
 from redis import exceptions
@@ -49,7 +49,7 @@ NODES_CONCURRENCY_MAX = 64
 SLOTS_TIMEOUT_S = 0.8
 """How long to wait for a node's slot map before trying another node."""
 
-_CLUSTER_SLOTS = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nSLOTS\r\n"
+_UNAVAILABLE = (StoreUnavailable, exceptions.ClusterDownError, exceptions.ReadOnlyError)
 _REDIRECTED = (exceptions.AskError, exceptions.TryAgainError)  # in the driver, MovedError is an AskError
 
 
@@ -63,13 +63,8 @@ class SingleServer:
 
     async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
         """Send commands and return the reply to each. See `Node.run`."""
-        try:
-            node = self._node or await self._primary(until)
-        except TableError as error:
-            return [error] * len(commands)
-        replies = await node.run(commands, until, **options)
-        self._observe(replies)
-        return replies
+        assert self._node is not None
+        return await self._node.run(commands, until, **options)
 
     def groups(self, names: Sequence[str]) -> list[KeyGroup]:
         """Group names by their number only."""
@@ -78,7 +73,8 @@ class SingleServer:
 
     async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
         """Return the server, which serves all slots."""
-        return [(self._node or await self._primary(until), ALL_SLOTS)]
+        assert self._node is not None
+        return [(self._node, ALL_SLOTS)]
 
     def connections(self) -> Connections:
         """Return the current number of connections."""
@@ -89,49 +85,6 @@ class SingleServer:
         if self._node is not None:
             self._node.close()
 
-    async def _primary(self, until: float) -> Node:
-        raise NotImplementedError
-
-    def _observe(self, replies: Sequence[Reply]) -> None:
-        """See the replies to commands."""
-
-
-class Sentinels:
-    """The Sentinels that watch the primary of a service."""
-
-    def __init__(self, nodes: Sequence[Node], service: str) -> None:
-        self._nodes = nodes
-        self._service = service
-
-    async def primary(self, until: float) -> Address:
-        """Return the address of the primary in the newest configuration that any Sentinel has.
-
-        Raise StoreUnavailable if no Sentinel responds, StoreMisconfigured if none knows the service.
-        """
-        ask = Command(("SENTINEL", "MASTER", self._service))
-        until = min(until, time.monotonic() + ANSWER_TIMEOUT_S)
-        answers = await gather_bounded([node.run([ask], until) for node in self._nodes], len(self._nodes))
-        known = [dict(zip(answer[::2], answer[1::2], strict=True)) for [answer] in answers if type(answer) is list]
-        if not known:
-            raise self._failure([answer for [answer] in answers])
-        newest = max(known, key=lambda state: int(state[b"config-epoch"]))
-        return newest[b"ip"].decode(), int(newest[b"port"])
-
-    def close(self) -> None:
-        """Close all connections."""
-        for node in self._nodes:
-            node.close()
-
-    def _failure(self, answers: list[Reply]) -> TableError:
-        if any(type(answer) is exceptions.ResponseError and "No such master" in str(answer) for answer in answers):
-            return StoreMisconfigured(f"the Sentinels do not know the service {self._service!r} of the store's `url`")
-        errors = [from_unexpected_reply(answer) for answer in answers]
-        for error in errors:
-            if isinstance(error, StoreMisconfigured):
-                detail = error.detail.replace("Redis", "Sentinel").replace("`password`", "`sentinel_password`")
-                return StoreMisconfigured(detail.replace("`username`", "`sentinel_username`"))
-        return StoreUnavailable("no Sentinel responds")
-
 
 class SentinelServer(SingleServer):
     """The server that the Sentinels name as primary: reads and writes go to it only.
@@ -140,23 +93,41 @@ class SentinelServer(SingleServer):
     several times a second, and connections to another server than the one that they name are closed.
     """
 
-    def __init__(self, sentinels: Sentinels, make_node: Callable[[Address], Node]) -> None:
+    def __init__(self, sentinels: Sequence[Node], service: str, make_node: Callable[[Address], Node]) -> None:
         super().__init__(None)
         self._sentinels = sentinels
+        self._service = service
         self._make_node = make_node
         self._address: Address | None = None
         self._asking = asyncio.Lock()
         self._failed = asyncio.Event()
         self._watching: asyncio.Task[None] | None = None
 
+    async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
+        """Send commands to the primary. If the last reply shows that it may have changed, ask the Sentinels soon."""
+        try:
+            await self._find_primary(until)
+        except TableError as error:
+            return [error] * len(commands)
+        replies = await super().run(commands, until, **options)
+        if replies and isinstance(replies[-1], StoreUnavailable | exceptions.ReadOnlyError):
+            self._failed.set()
+        return replies
+
+    async def nodes(self, until: float) -> list[tuple[Node, frozenset[int]]]:
+        """Return the primary, which serves all slots."""
+        await self._find_primary(until)
+        return await super().nodes(until)
+
     def close(self) -> None:
         """Close all connections."""
         if self._watching is not None:
             self._watching.cancel()
-        self._sentinels.close()
+        for sentinel in self._sentinels:
+            sentinel.close()
         super().close()
 
-    async def _primary(self, until: float) -> Node:
+    async def _find_primary(self, until: float) -> None:
         while self._node is None:
             try:
                 async with asyncio.timeout_at(None if until == math.inf else until), self._asking:
@@ -164,16 +135,35 @@ class SentinelServer(SingleServer):
                         await self._ask(until)
             except TimeoutError:
                 raise DeadlineExceeded("the deadline passed before the Sentinels named a primary") from None
-        return self._node
 
     async def _ask(self, until: float) -> None:
         """Replace the node if the Sentinels name another server. Calls in flight finish on the old one."""
-        address = await self._sentinels.primary(until)
+        address = await self._named_primary(min(until, time.monotonic() + ANSWER_TIMEOUT_S))
         if address != self._address:
             if self._node is not None:
                 self._node.close()
             self._address, self._node = address, self._make_node(address)
         self._watching = self._watching or asyncio.create_task(self._watch())
+
+    async def _named_primary(self, until: float) -> Address:
+        """Return the address of the primary in the newest configuration that any Sentinel has.
+
+        Raise StoreUnavailable if no Sentinel responds, StoreMisconfigured if none knows the service.
+        """
+        ask = Command(("SENTINEL", "MASTER", self._service))
+        replies = await gather_bounded([node.run([ask], until) for node in self._sentinels], len(self._sentinels))
+        answers = [answer for [answer] in replies]
+        known = [dict(zip(answer[::2], answer[1::2], strict=True)) for answer in answers if type(answer) is list]
+        if known:
+            newest = max(known, key=lambda state: int(state[b"config-epoch"]))
+            return newest[b"ip"].decode(), int(newest[b"port"])
+        if any(type(answer) is exceptions.ResponseError and "No such master" in str(answer) for answer in answers):
+            raise StoreMisconfigured(f"the Sentinels do not know the service {self._service!r} of the store's `url`")
+        for error in map(from_unexpected_reply, answers):
+            if isinstance(error, StoreMisconfigured):
+                detail = error.detail.replace("Redis", "Sentinel").replace("`password`", "`sentinel_password`")
+                raise StoreMisconfigured(detail.replace("`username`", "`sentinel_username`"))
+        raise StoreUnavailable("no Sentinel responds")
 
     async def _watch(self) -> None:
         while True:
@@ -182,12 +172,7 @@ class SentinelServer(SingleServer):
                 await asyncio.sleep(ASK_PAUSE_S)
             self._failed.clear()
             with contextlib.suppress(TableError):  # Without Sentinels, the last known primary is used.
-                await self._ask(time.monotonic() + ANSWER_TIMEOUT_S)
-
-    def _observe(self, replies: Sequence[Reply]) -> None:
-        """Ask the Sentinels soon if the last reply shows that the primary may have changed."""
-        if replies and isinstance(replies[-1], StoreUnavailable | exceptions.ReadOnlyError):
-            self._failed.set()
+                await self._ask(math.inf)
 
 
 class Cluster:
@@ -210,20 +195,21 @@ class Cluster:
 
     async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
         """Send commands to the nodes of their slots and return the reply to each."""
-        call = _RoutedCall(commands)
+        replies, pending = dict[int, Reply](), list(range(len(commands)))
         for attempt in range(ATTEMPTS_MAX):
             try:
                 await self._refresh_slots(until)
             except TableError as error:
-                call.record(call.pending, [error] * len(call.pending))
+                replies.update(dict.fromkeys(pending, error))
                 break
-            await self._send_pending(call, until, options)
+            await self._send(commands, pending, replies, until, options)
+            pending = [index for index in pending if isinstance(replies[index], _REDIRECTED)]
             pause_s = exponential_backoff_s(attempt, RETRY_PAUSE_S, RETRY_PAUSE_MAX_S, random.random)
-            if not call.pending or time.monotonic() + pause_s >= until:
+            if not pending or time.monotonic() + pause_s >= until:
                 break
-            if attempt or call.migrating:
+            if attempt or any(isinstance(replies[index], exceptions.TryAgainError) for index in pending):
                 await asyncio.sleep(pause_s)
-        return call.replies
+        return [replies[index] for index in range(len(commands))]
 
     def groups(self, names: Sequence[str]) -> list[KeyGroup]:
         """Group names by their slots."""
@@ -258,37 +244,45 @@ class Cluster:
         for node in self._nodes.values():
             node.close()
 
-    # Routing
+    async def _send(
+        self,
+        commands: Sequence[Command],
+        pending: Sequence[int],
+        replies: dict[int, Reply],
+        until: float,
+        options: RunOptions,
+    ) -> None:
+        """Send pending commands to their nodes, set their replies, and update the slot map from redirections.
 
-    async def _send_pending(self, call: "_RoutedCall", until: float, options: RunOptions) -> None:
-        """Send pending commands to their nodes, and update the slot map from redirections in the replies."""
+        After an ASK redirection, a command is sent once to the node that it names instead of the owner of the slot.
+        """
         targets: dict[tuple[Address, bool], list[int]] = {}
-        unserved = []
-        for index in call.pending:
-            address = call.ask_targets.get(index) or self._owners[call.commands[index].slot]
-            if address is None:
-                unserved.append(index)
+        for index in pending:
+            asked = type(replies.get(index)) is exceptions.AskError
+            if asked:
+                address: Address | None = replies[index].host, replies[index].port
             else:
-                targets.setdefault((address, index in call.ask_targets), []).append(index)
+                address = self._owners[commands[index].slot]
+            if address is None:
+                replies[index] = exceptions.ClusterDownError("no node serves the slot", status_code="CLUSTERDOWN")
+                self._stale = True
+            else:
+                targets.setdefault((address, asked), []).append(index)
         calls = [
-            self._node(address).run([call.commands[index] for index in indexes], until, asking=asking, **options)
+            self._node(address).run([commands[index] for index in indexes], until, asking=asking, **options)
             for (address, asking), indexes in targets.items()
         ]
-        all_replies = await gather_bounded(calls, NODES_CONCURRENCY_MAX) if calls else []
-        call.record(unserved, [exceptions.ClusterDownError("no node serves the slot")] * len(unserved))
-        self._stale = self._stale or bool(unserved)
-        for ((host, _), _), indexes, replies in zip(targets, targets.values(), all_replies, strict=True):
-            call.record(indexes, replies, host)
-            self._follow_redirections(host, replies)
-        call.pending = [index for index in call.pending if isinstance(call.replies[index], _REDIRECTED)]
-
-    def _follow_redirections(self, host: str, replies: Iterable[Reply]) -> None:
-        for reply in replies:
-            if isinstance(reply, exceptions.MovedError):
-                self._owners[reply.slot_id] = (reply.host or host, reply.port)
-                self._stale = True
-            elif isinstance(reply, StoreUnavailable | exceptions.ClusterDownError | exceptions.ReadOnlyError):
-                self._stale = True  # Another node may serve the slots now.
+        answers = await gather_bounded(calls, NODES_CONCURRENCY_MAX)
+        for ((host, _), _), indexes, answer in zip(targets, targets.values(), answers, strict=True):
+            for index, reply in zip(indexes, answer, strict=True):
+                replies[index] = reply
+                if isinstance(reply, exceptions.AskError):
+                    reply.host = reply.host or host
+                if isinstance(reply, exceptions.MovedError):
+                    self._owners[reply.slot_id] = (reply.host, reply.port)
+                    self._stale = True
+                elif isinstance(reply, _UNAVAILABLE):
+                    self._stale = True  # Another node may serve the slots now.
 
     # The slot map
 
@@ -302,7 +296,12 @@ class Cluster:
         try:
             async with asyncio.timeout_at(None if until == math.inf else until), self._refresh_lock:
                 if self._stale:
-                    self._set_owners(await self._fetch_slots(until))
+                    ranges = await self._fetch_slots(until)
+                    self._owners = [None] * SLOT_COUNT
+                    for low, high, address in ranges:
+                        self._owners[low : high + 1] = [address] * (high + 1 - low)
+                    for address in self._nodes.keys() - {address for _, _, address in ranges}:
+                        self._nodes.pop(address).close()
                     self._stale = False
         except TimeoutError:
             raise DeadlineExceeded("the deadline passed before the Redis Cluster returned its slot map") from None
@@ -315,7 +314,7 @@ class Cluster:
         for address in known[first:] + known[:first]:
             node_deadline = min(until, time.monotonic() + SLOTS_TIMEOUT_S)
             self._next_node_index += 1
-            [reply] = await self._node(address).send([_CLUSTER_SLOTS], 1, node_deadline)
+            [reply] = await self._node(address).run([Command(("CLUSTER", "SLOTS"))], node_deadline)
             if isinstance(reply, list):
                 return [(low, high, _address(owner, address[0])) for low, high, owner, *_ in reply]
             if "cluster support disabled" in str(reply):
@@ -324,14 +323,6 @@ class Cluster:
                 error = from_unexpected_reply(reply)
         raise error
 
-    def _set_owners(self, ranges: list[tuple[int, int, Address]]) -> None:
-        self._owners = [None] * SLOT_COUNT
-        for low, high, address in ranges:
-            self._owners[low : high + 1] = [address] * (high + 1 - low)
-        known = {address for _, _, address in ranges}
-        for address in [address for address in self._nodes if address not in known]:
-            self._nodes.pop(address).close()
-
     def _node(self, address: Address) -> Node:
         if address not in self._nodes:
             self._nodes[address] = self._make_node(address)
@@ -339,30 +330,6 @@ class Cluster:
 
 
 Servers: TypeAlias = SingleServer | Cluster
-
-
-class _RoutedCall:
-    """Commands of one call, their replies, and the redirections still to follow."""
-
-    def __init__(self, commands: Sequence[Command]) -> None:
-        self.commands = commands
-        self.replies: list[Reply] = [None] * len(commands)
-        self.pending: Sequence[int] = range(len(commands))
-        self.ask_targets: dict[int, Address] = {}
-        """Nodes to send commands to once, instead of the owners of their slots (ASK redirections)."""
-
-    @property
-    def migrating(self) -> bool:
-        """Whether a pending command must wait for the migration of its slot."""
-        return any(isinstance(self.replies[index], exceptions.TryAgainError) for index in self.pending)
-
-    def record(self, indexes: Sequence[int], replies: Sequence[Reply], host: str = "") -> None:
-        """Record a node's replies to commands. `host` is the node's host."""
-        for index, reply in zip(indexes, replies, strict=True):
-            self.replies[index] = reply
-            self.ask_targets.pop(index, None)
-            if isinstance(reply, exceptions.AskError) and not isinstance(reply, exceptions.MovedError):
-                self.ask_targets[index] = (reply.host or host, reply.port)
 
 
 def _address(owner: Any, queried_host: str) -> Address:

@@ -6,20 +6,19 @@ and localhost for a URL whose password has an unencoded `#`.
 
 import os
 import re
-import time
 from collections.abc import Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 import msgspec
-from pydantic import BaseModel, Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_validator, model_validator
 from redis.asyncio.connection import SSLConnection
 
 from ...core import check_port, split_url, url_place
 from .connection import Node, TcpConnection, TlsConnection
 from .keys import checked_prefix
-from .servers import Address, Cluster, Sentinels, SentinelServer, Servers, SingleServer
+from .servers import Address, Cluster, SentinelServer, Servers, SingleServer
 
 PORT = 6379
 SENTINEL_PORT = 26379
@@ -90,14 +89,6 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
         options = _with_user(options, self.sentinel_username, self.sentinel_password)
         return [options | {"host": host, "port": port} for host, port in url.sentinels]
 
-    async def primary(self) -> Address:
-        """Ask the Sentinels for the address of the primary, for a single connection."""
-        sentinels = create_sentinels(self)
-        try:
-            return await sentinels.primary(time.monotonic() + self.connect_timeout_s)
-        finally:
-            sentinels.close()
-
 
 def _with_user(options: dict[str, Any], username: str | None, password: SecretStr | None) -> dict[str, Any]:
     user = {} if username is None else {"username": username}
@@ -112,22 +103,19 @@ class RedisTableOptions(BaseModel, frozen=True, extra="forbid"):
     `exclusive` states that only the service adds records, so that a scan of a partition needs only its index.
     """
 
-    prefix: str | None = None
+    prefix: Annotated[str, AfterValidator(checked_prefix)] | None = None
     hash_tag: bool = False
     exclusive: bool = False
-
-    @field_validator("prefix")
-    @classmethod
-    def _check_prefix(cls, prefix: str | None) -> str | None:
-        return None if prefix is None else checked_prefix(prefix)
 
 
 def create_servers(settings: RedisSettings) -> Servers:
     """Return the server or cluster of the settings, without connecting."""
     options = settings.connection()
     if "host" not in options:
+        sentinels = [_node(settings, each) for each in settings.sentinel_connections()]
         return SentinelServer(
-            create_sentinels(settings),
+            sentinels,
+            settings.service,
             lambda address: _node(settings, _at(options, address), "the primary of the Sentinels", primary_only=True),
         )
     if not settings.cluster:
@@ -139,11 +127,6 @@ def create_servers(settings: RedisSettings) -> Servers:
             settings, _at(options, address), "" if address == seed else "as the Redis Cluster announces it"
         ),
     )
-
-
-def create_sentinels(settings: RedisSettings) -> Sentinels:
-    """Return the Sentinels of the settings, without connecting."""
-    return Sentinels([_node(settings, options) for options in settings.sentinel_connections()], settings.service)
 
 
 def _at(options: dict[str, Any], address: Address) -> dict[str, Any]:
