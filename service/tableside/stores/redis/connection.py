@@ -8,7 +8,7 @@ exchanged without it, because it reads each reply from a stream by several corou
 import asyncio
 import math
 import re
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypedDict, Unpack
@@ -34,9 +34,6 @@ from .scripts import LONG_WORD_BYTES, Command
 
 Reply: TypeAlias = Any
 """A reply of the server. Error replies are exceptions of the driver. A TableError means that no reply arrived."""
-
-Send: TypeAlias = Callable[[list[bytes], int], Coroutine[Any, Any, list[Reply]]]
-"""Sends the bytes of one request, in parts, and returns as many replies."""
 
 EXPIRY_UNKNOWN = object()
 """Replaces a reply without expiries if the database has expiring keys."""
@@ -103,41 +100,53 @@ class Node:
 
         With `asking`, the node accepts commands for a slot that it is importing. See `RunOptions` for the others.
         """
-        send: Send = partial(self.send, until=until, writes=options.get("writes", False), budget=options.get("budget"))
-        if options.get("check_expiry"):
-            send = partial(self._send_with_check, send)
         if len(commands) == 1 and not asking:  # A call for single operations: most calls.
-            replies = await send(commands[0].packed(), 1)
+            replies = await self.send(commands[0].packed(), 1, until, **options)
         else:
-            replies = await self._run(commands, send, asking=asking)
+            replies = await self._run(commands, until, options, asking=asking)
         not_loaded = [index for index, reply in enumerate(replies) if isinstance(reply, exceptions.NoScriptError)]
         if not_loaded:  # The server has restarted and lost its scripts. It has not run these commands.
             retried = [commands[index] for index in not_loaded]
-            for index, reply in zip(
-                not_loaded, await self._run(retried, send, asking=asking, script_text=True), strict=True
-            ):
+            answers = await self._run(retried, until, options, asking=asking, script_text=True)
+            for index, reply in zip(not_loaded, answers, strict=True):
                 replies[index] = reply
         return replies
 
-    async def send(
-        self, parts: list[bytes], count: int, until: float, *, writes: bool = False, budget: ReadBudget | None = None
-    ) -> list[Reply]:
+    async def send(self, parts: list[bytes], count: int, until: float, **options: Unpack[RunOptions]) -> list[Reply]:
         """Send one request and return its `count` replies. Stop receiving, with NOT_READ, if they exceed the budget."""
+        budget = options.get("budget")
+        if options.get("check_expiry"):
+            # The number of expiring keys counts every expiring record that was read just before, unless the record has
+            # been replaced or removed since.
+            *replies, keyspace = await self.send([*parts, INFO_KEYSPACE], count + 1, until, budget=budget)
+            if isinstance(keyspace, TableError):
+                return [keyspace] * count
+            expiring = not isinstance(keyspace, bytes) or self._has_expiring.search(keyspace)
+            return [EXPIRY_UNKNOWN] * count if expiring else replies
         if budget is not None and budget.exceeded:
             return [NOT_READ] * count
         applied: Applied = "no"
-        replies: list[Reply] = []
+        replies = []
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._semaphore:
                 connection, complete = None, False
                 self._in_use += 1
                 try:
                     connection = await self._acquire()
-                    applied = "unknown" if writes else "no"
-                    await connection.exchange(_joined(parts), replies, count, budget)
-                    complete = not _is_demoted(replies)
+                    applied = "unknown" if options.get("writes") else "no"
+                    joined = parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]
+                    await connection.exchange(joined, replies, count, budget)
+                    # The server may have become a replica: a new connection to its host name may reach the primary.
+                    last = replies[-1]
+                    complete = not isinstance(
+                        last[0] if type(last) is list and last else last, exceptions.ReadOnlyError
+                    )
                 finally:
-                    self._release(connection, reusable=complete)
+                    self._in_use -= 1
+                    if complete and connection is not None and not self._closed:
+                        self._idle.append(connection)
+                    elif connection is not None:
+                        connection.abort()
                 return replies
         except BudgetExceeded:
             error: TableError = NOT_READ
@@ -161,30 +170,21 @@ class Node:
         self._drop_idle()
 
     async def _run(
-        self, commands: Sequence[Command], send: Send, *, asking: bool, script_text: bool = False
+        self, commands: Sequence[Command], until: float, options: RunOptions, *, asking: bool, script_text: bool = False
     ) -> list[Reply]:
         packed, yielder = list[list[bytes]](), Yielder()
         for command in commands:
             if yielder.due:
                 await yielder.maybe_yield()
             packed.append([ASKING] * asking + command.packed(script_text=script_text))
-        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, _bytes))
+        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, lambda parts: sum(map(len, parts))))
         stride = 2 if asking else 1
-        calls = [send(list(chain.from_iterable(request)), stride * len(request)) for request in requests]
+        calls = [
+            self.send(list(chain.from_iterable(request)), stride * len(request), until, **options)
+            for request in requests
+        ]
         answers = await gather_bounded(calls, REQUESTS_CONCURRENCY_MAX)
         return [reply for replies in answers for reply in replies[stride - 1 :: stride]]
-
-    async def _send_with_check(self, send: Send, parts: list[bytes], count: int) -> list[Reply]:
-        """Send a request that ends with a query for the number of expiring keys.
-
-        It counts every expiring record that was read just before, unless the record has been replaced or removed since.
-        """
-        *replies, keyspace = await send([*parts, INFO_KEYSPACE], count + 1)
-        if isinstance(keyspace, TableError):
-            return [keyspace] * count
-        if isinstance(keyspace, bytes) and not self._has_expiring.search(keyspace):
-            return replies
-        return [EXPIRY_UNKNOWN] * count
 
     async def _acquire(self) -> "NodeConnection":
         if self._closed:
@@ -198,7 +198,15 @@ class Node:
         try:
             async with asyncio.timeout(self._connect_timeout_s) as limit:
                 await connection.connect()
-                await self._check_role(connection)
+                if self._primary_only:
+                    replies: list[Reply] = []
+                    await connection.exchange([ROLE], replies, 1, None)
+                    if isinstance(replies[0], Exception):
+                        raise replies[0]
+                    if replies[0][0] != b"master":
+                        raise StoreUnavailable(
+                            f"Redis{self._place} is a replica: the Sentinels have not finished a failover"
+                        )
             connected = True
         except (exceptions.RedisError, OSError) as error:  # OSError: TimeoutError too
             if limit.expired():
@@ -211,43 +219,10 @@ class Node:
                 connection.abort()
         return connection
 
-    async def _check_role(self, connection: "NodeConnection") -> None:
-        if not self._primary_only:
-            return
-        replies: list[Reply] = []
-        await connection.exchange([ROLE], replies, 1, None)
-        if isinstance(replies[0], Exception):
-            raise replies[0]
-        if replies[0][0] != b"master":
-            raise StoreUnavailable(f"Redis{self._place} is a replica: the Sentinels have not finished a failover")
-
     def _drop_idle(self) -> None:
         """Close idle connections: after one has broken, the others are probably broken too."""
         while self._idle:
             self._idle.pop().abort()
-
-    def _release(self, connection: "NodeConnection | None", *, reusable: bool) -> None:
-        self._in_use -= 1
-        if connection is None:
-            return
-        if reusable and not self._closed:
-            self._idle.append(connection)
-        else:
-            connection.abort()
-
-
-def _is_demoted(replies: Sequence[Reply]) -> bool:
-    """Whether the server has become a replica. A new connection to the same host name may reach the new primary."""
-    last = replies[-1]
-    return isinstance(last[0] if type(last) is list and last else last, exceptions.ReadOnlyError)
-
-
-def _bytes(parts: Sequence[bytes]) -> int:
-    return sum(map(len, parts))
-
-
-def _joined(parts: list[bytes]) -> list[bytes]:
-    return parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]
 
 
 class BudgetExceeded(Exception):
@@ -332,7 +307,8 @@ class NodeConnection:
         await super().connect()  # type: ignore[misc]  # a method of the driver's connections
         if self._writer is None or self._writer.transport.is_closing() or await self.can_read():  # type: ignore[attr-defined]  # likewise
             raise exceptions.ConnectionError("the server closed the connection, or has sent unexpected data")
-        self._receiver = ReplyReceiver(self._new_parser)
+        make_parser = partial(Reader, protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
+        self._receiver = ReplyReceiver(make_parser)
         self._writer.transport.set_protocol(self._receiver)
 
     @property
@@ -362,9 +338,6 @@ class NodeConnection:
         if self._writer is not None:
             self._writer.transport.abort()
         self._writer = self._reader = None
-
-    def _new_parser(self) -> Reader:
-        return Reader(protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
 
 
 class TcpConnection(NodeConnection, Connection):
