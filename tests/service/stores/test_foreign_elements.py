@@ -5,14 +5,14 @@ from collections.abc import Callable
 import pytest
 
 from tableside.core.errors import RecordUnreadable, TableError
-from tableside.core.operations import Record
+from tableside.core.operations import Outcome
 from tableside.core.values import ELEMENTS_MAX
 from tableside.stores.postgres.reads import canonical
 from tableside.stores.redis import records as redis_records
 from tableside.stores.rocksdb import records as rocksdb_records
 
-READ: dict[str, Callable[[bytes], Record | TableError | bytes | None]] = {
-    "redis": lambda raw: redis_records.read(raw, 0),
+READ: dict[str, Callable[[bytes], Outcome | bytes]] = {
+    "redis": lambda raw: redis_records.read_all([raw], (), {})[0],
     "rocksdb": lambda raw: rocksdb_records.read(raw, 0),
     "postgres": canonical,
 }

@@ -6,23 +6,19 @@ Records expire by Redis's own expiry and the server's clock.
 """
 
 import time
-from typing import Any
 
 from ...core import (
-    Clock,
     Connections,
     InvalidOperation,
-    KeySchema,
     StoreUnavailable,
     TableError,
     TableSpec,
     Unsupported,
     WriteHealth,
     gather_bounded,
-    now_ms,
 )
 from .connection import Reply
-from .errors import from_unexpected_reply
+from .errors import expected, from_unexpected_reply
 from .keys import TABLES_KEY, KeyNames, PartitionIndex, slot_of
 from .scripts import Command
 from .servers import NODES_CONCURRENCY_MAX, Servers
@@ -36,11 +32,6 @@ OPEN_TIMEOUT_S = 5.0
 """How long opening or listing tables waits for the server."""
 
 PING_TIMEOUT_S = 1.8
-
-NO_EVICTION = "noeviction"
-
-ALL_KEYS = "allkeys-"
-"""The start of the policies that also evict keys that do not expire."""
 
 
 class RedisBackend:
@@ -56,15 +47,15 @@ class RedisBackend:
         self._opened = False
 
     @classmethod
-    async def open(cls, settings: RedisSettings, clock: Clock = now_ms) -> "RedisBackend":
-        """Return a backend that connects on first use. Ignores `clock`: the server's clock decides expiry."""
+    async def open(cls, settings: RedisSettings) -> "RedisBackend":
+        """Return a backend that connects on first use."""
         return cls(create_servers(settings))
 
     @classmethod
     def table_faults(cls, settings: RedisSettings, spec: TableSpec) -> list[TableError]:
         """Return the reasons why a table can never be opened."""
         try:
-            _names_and_index(spec, cluster=settings.cluster)
+            _names_and_index(spec, cluster=settings.cluster, never_evicts=True)
         except TableError as error:
             return [error]
         return []
@@ -74,35 +65,39 @@ class RedisBackend:
 
         Raise InvalidOperation if a server does not match the `cluster` setting, Unsupported if its version is too old.
         """
-        infos = await self._server_infos()
+        infos = [_parse_info(reply) for reply in await self._ask_nodes("INFO", OPEN_TIMEOUT_S)]
         self._opened = True
         for info in infos:
-            _check_server(info, cluster=self._servers.is_cluster)
-        names, index = _names_and_index(spec, cluster=self._servers.is_cluster)
-        if spec.create and spec.generation == 1:
-            await self._run(Command(("SADD", TABLES_KEY, spec.name_in_store), (), slot_of(TABLES_KEY)), writes=True)
+            version = info.get("redis_version", "")
+            if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < VERSION_MIN:
+                raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
+            if not self._servers.is_cluster and info.get("cluster_enabled") == "1":  # Valkey has no `redis_mode`
+                raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
         policies = {info.get("maxmemory_policy", "") for info in infos}
+        never_evicts = policies == {"noeviction"}
+        names, index = _names_and_index(spec, cluster=self._servers.is_cluster, never_evicts=never_evicts)
+        if spec.create and spec.generation == 1:
+            expected(await self._run(("SADD", TABLES_KEY, spec.name_in_store), writes=True), int)
         return RedisStore(
             self._servers,
             spec,
             names,
             index,
             self._health,
-            never_evicts=policies == {NO_EVICTION},
-            evicts_all=any(policy.startswith(ALL_KEYS) for policy in policies),
+            never_evicts=never_evicts,
+            evicts_all=any(policy.startswith("allkeys-") for policy in policies),
         )
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened with `create`."""
-        members = await self._run(Command(("SMEMBERS", TABLES_KEY), (), slot_of(TABLES_KEY)))
-        return sorted(member.decode() for member in members)
+        return sorted(member.decode() for member in expected(await self._run(("SMEMBERS", TABLES_KEY)), list))
 
     async def ping(self) -> None:
         """Raise a TableError unless the server responds and has not just rejected writes.
 
         In a cluster, all nodes must respond until a table is open, because opening needs all of them; then any node.
         """
-        replies = await self._ask_nodes(Command(("PING",)), time.monotonic() + PING_TIMEOUT_S)
+        replies = await self._ask_nodes("PING", PING_TIMEOUT_S)
         failed = [reply for reply in replies if reply != b"PONG"]
         if failed and not (self._opened and len(failed) < len(replies)):
             raise from_unexpected_reply(failed[0])
@@ -116,67 +111,39 @@ class RedisBackend:
         """Close the connections."""
         self._servers.close()
 
-    async def _server_infos(self) -> list[dict[str, str]]:
-        replies = await self._ask_nodes(Command(("INFO",)), _open_deadline())
-        return [_parse_info(_value_or_raise(reply)) for reply in replies]
-
-    async def _ask_nodes(self, command: Command, until: float) -> list[Reply]:
+    async def _ask_nodes(self, command: str, timeout_s: float) -> list[Reply]:
         """Return the reply of each node. Raise StoreUnavailable if there is none."""
+        until = time.monotonic() + timeout_s
         nodes = await self._servers.nodes(until)
         if not nodes:
             raise StoreUnavailable("no node of the Redis Cluster serves a slot")
-        calls = [node.run([command], until) for node, _ in nodes]
+        calls = [node.run([Command((command,))], until) for node, _ in nodes]
         return [reply for [reply] in await gather_bounded(calls, NODES_CONCURRENCY_MAX)]
 
-    async def _run(self, command: Command, *, writes: bool = False) -> Any:
-        [reply] = await self._servers.run([command], _open_deadline(), writes=writes)
-        return _value_or_raise(reply)
+    async def _run(self, words: tuple[str, ...], *, writes: bool = False) -> Reply:
+        until = time.monotonic() + OPEN_TIMEOUT_S
+        [reply] = await self._servers.run([Command(words, slot_of(TABLES_KEY))], until, writes=writes)
+        return reply
 
 
-def _open_deadline() -> float:
-    return time.monotonic() + OPEN_TIMEOUT_S
-
-
-def _parse_info(reply: Any) -> dict[str, str]:
-    if not isinstance(reply, bytes):
-        raise StoreUnavailable("the server does not respond like Redis")
-    lines = [line.partition(":") for line in reply.decode(errors="replace").splitlines()]
+def _parse_info(reply: Reply) -> dict[str, str]:
+    lines = [line.partition(":") for line in expected(reply, bytes).decode(errors="replace").splitlines()]
     return {name: text for name, colon, text in lines if colon}
 
 
-def _check_server(info: dict[str, str], *, cluster: bool) -> None:
-    version = info.get("redis_version", "")
-    if tuple(int(part) for part in version.split(".")[:2] if part.isdigit()) < VERSION_MIN:
-        raise Unsupported(f"Redis {version} is too old: 7.0 or newer is required")
-    if not cluster and info.get("cluster_enabled") == "1":  # Valkey has no `redis_mode`
-        raise InvalidOperation("this Redis is a cluster: its `stores` entry needs `cluster: true`")
-
-
-def _names_and_index(spec: TableSpec, *, cluster: bool) -> tuple[KeyNames, PartitionIndex | None]:
+def _names_and_index(spec: TableSpec, *, cluster: bool, never_evicts: bool) -> tuple[KeyNames, PartitionIndex | None]:
     """Return the names of a table's records and the index of its partitions. Raise InvalidOperation for bad options."""
-    options = spec.options_of(RedisTableOptions)
+    options, key = spec.options_of(RedisTableOptions), spec.key
     prefix = options.prefix or f"{spec.first_name}:"
     if spec.generation > 1:
         prefix = f"{spec.generation}@{prefix}"
-    names = KeyNames(prefix, spec.key, hash_tag=options.hash_tag)
-    return names, _partition_index(names, spec.key, options, cluster=cluster)
-
-
-def _partition_index(
-    names: KeyNames, key: KeySchema, options: RedisTableOptions, *, cluster: bool
-) -> PartitionIndex | None:
+    names = KeyNames(prefix, key, hash_tag=options.hash_tag)
     if (options.hash_tag or options.exclusive) and not key.composite:
         raise InvalidOperation("`hash_tag` and `exclusive` need a composite key")
     if options.hash_tag and not names.keep_partitions_together:
         raise InvalidOperation("`hash_tag` has no effect after a `prefix` with `{}`")
     if key.composite and (names.keep_partitions_together or not cluster):
-        return PartitionIndex(names, key, exclusive=options.exclusive)
+        return names, PartitionIndex(names, key, exclusive=options.exclusive and never_evicts)
     if options.exclusive:
         raise InvalidOperation("on a Redis Cluster `exclusive` needs `hash_tag: true`")
-    return None
-
-
-def _value_or_raise(reply: Reply) -> Any:
-    if isinstance(reply, Exception):
-        raise from_unexpected_reply(reply)
-    return reply
+    return names, None

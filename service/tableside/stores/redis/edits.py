@@ -19,23 +19,20 @@ from ...core import (
     Batch,
     Changed,
     Changes,
-    CompareAndSet,
     Edits,
+    Key,
     MergePatch,
     Outcome,
-    Results,
     TableSpec,
     Update,
-    Written,
     changes_bytes,
     packed,
     shared,
     transition,
 )
-from .connection import Reply
 from .records import REMEMBER, etag_of, pack_all, side_elements, value_of
 from .scripts import RecordScript
-from .writes import UNDECIDED, RecordScripts, decided, failures
+from .writes import UNDECIDED, RecordWriter
 
 INTEGER_MAX = 2**53 - 1
 """The largest integer that Lua's arithmetic represents exactly, also as the result of an addition."""
@@ -149,30 +146,42 @@ _NO_PLAN = _Plan(b"")
 
 
 class RecordEditor:
-    """Updates records of one table. `compare_and_set` applies the updates that the script cannot apply."""
+    """Updates records of one table."""
 
-    def __init__(self, scripts: RecordScripts, spec: TableSpec, compare_and_set: CompareAndSet) -> None:
-        self._scripts = scripts
+    def __init__(self, writes: RecordWriter, spec: TableSpec) -> None:
+        self._writes = writes
         self._spec = spec
-        self._compare_and_set = compare_and_set
         self._plan_of_text = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
         """Apply updates without preconditions and times to live. None overtakes one that is retried."""
-        plans = [
-            _NO_PLAN if self._compare_and_set.is_contended(key) else plan
-            for plan, key in zip(self._plans(updates), updates.keys, strict=True)
-        ]
+        members = zip(updates.keys, updates.cells("changes"), updates.cells("default"), strict=True)
+        plans = [self._plan(*update) for update in members]
         if plans.count(_NO_PLAN) == len(plans):
-            return await self._compare_and_set.apply(updates, until)
-        results = await self._edit(updates, plans, until)
-        return await decided(_results(updates, results), updates, results, self._compare_and_set, until)
+            return await self._writes.compare_and_set.apply(updates, until)
+        arguments = [
+            shared([plan.edits for plan in plans]),
+            pack_all([b""] * len(plans)),
+            shared([plan.default for plan in plans]),
+            shared([b"%d" % plan.default_ttl_ms for plan in plans]),
+            side_elements(updates),
+        ]
+        results = await self._writes.run(EDIT, updates.keys, arguments, until)
+        edited = [result if type(result) is list else (b"", 0, 0) for result in results]
+        raws, expiries_ms, created = zip(*edited, strict=True)
+        columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
+        if any(created):
+            columns["created"] = [one == 1 for one in created]
+        if any(expiries_ms):
+            columns["expires_ms"] = expiries_ms
+        if updates.has("returning"):
+            both = zip(raws, updates.cells("returning"), strict=True)
+            columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
+        return await self._writes.outcomes(updates, columns, results, until)
 
-    def _plans(self, updates: Batch) -> list[_Plan]:
-        both = zip(updates.cells("changes"), updates.cells("default"), strict=True)
-        return [self._plan(changes, default) for changes, default in both]
-
-    def _plan(self, changes: Changes, default: bytes | None) -> _Plan:
+    def _plan(self, key: Key, changes: Changes, default: bytes | None) -> _Plan:
+        if self._writes.compare_and_set.is_contended(key):
+            return _NO_PLAN
         text = packed(changes, 0)  # 1 and True have different texts, although they are equal.
         if changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX:
             return _NO_PLAN
@@ -183,66 +192,26 @@ class RecordEditor:
         edits = [edit for change in changes if isinstance(change, Edits) for edit in change.edits]
         if any(isinstance(change, MergePatch) for change in changes):
             return _NO_PLAN
-        words = _packed(Edits(tuple(edits)), self._spec.key.names)
-        if words is None or self._spec.value_bytes_max < RESULT_BYTES_MAX:
+        key_names = self._spec.key.names
+        # A stored member that is named like a key field makes the script leave the record unchanged.
+        words: list[tuple[str, str, int, str]] = [("absent", f'"{name}":', 0, "") for name in sorted(key_names)]
+        for edit in edits:
+            [name, *below] = edit.path
+            number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
+            in_text = OPERATORS[edit.operator].in_text
+            suits = in_text == "any" or (in_text == "integer" and number is not None)
+            if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
+                return _NO_PLAN
+            words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(edit.operand).decode()))
+        plan = _Plan(msgspec.msgpack.encode(words))
+        if len(plan.edits) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
         if default is None:
-            return _Plan(words)
+            return plan
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         update = Update(("",) * len(self._spec.key.fields), changes, default)
         created = transition(None, update, self._spec, now_ms=0, etag="")
         stored = created.stored if isinstance(created, Changed) else None
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
-        return _Plan(words, stored.value, stored.expires_ms)
-
-    async def _edit(self, updates: Batch, plans: Sequence[_Plan], until: float) -> list[Reply]:
-        """Call the script, and return its result for each record: UNDECIDED if it left the record unchanged."""
-        columns = [
-            shared([plan.edits for plan in plans]),
-            pack_all([b""] * len(plans)),
-            shared([plan.default for plan in plans]),
-            shared([b"%d" % plan.default_ttl_ms for plan in plans]),
-            side_elements(updates),
-        ]
-        return await self._scripts.run(EDIT, updates.keys, columns, until)
-
-
-_ENCODER = msgspec.msgpack.Encoder()
-
-
-def _packed(edits: Edits, key_names: frozenset[str]) -> bytes | None:
-    """Return the script's edits in MessagePack, or None if it cannot apply them.
-
-    A stored member that is named like a key field makes the script leave the record unchanged.
-    """
-    words: list[tuple[str, str, int, str]] = [("absent", f'"{name}":', 0, "") for name in sorted(key_names)]
-    size_bytes = 0
-    for edit in edits.edits:
-        [name, *below] = edit.path
-        number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
-        in_text = OPERATORS[edit.operator].in_text
-        suits = in_text == "any" or (in_text == "integer" and number is not None)
-        if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
-            return None
-        text = orjson.dumps(edit.operand)
-        size_bytes += len(name) + len(text)
-        if size_bytes > EDITED_BYTES_MAX:
-            return None
-        words.append((edit.operator, f'"{name}":', number or 0, text.decode()))
-    packed = _ENCODER.encode(words)
-    return packed if len(packed) <= EDITED_BYTES_MAX else None
-
-
-def _results(updates: Batch, results: Sequence[Reply]) -> Results:
-    edited = [result if type(result) is list else (b"", 0, 0) for result in results]
-    raws, expiries_ms, created = zip(*edited, strict=True)
-    columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
-    if any(created):
-        columns["created"] = [one == 1 for one in created]
-    if any(expiries_ms):
-        columns["expires_ms"] = expiries_ms
-    if updates.has("returning"):
-        both = zip(raws, updates.cells("returning"), strict=True)
-        columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
-    return Results(Written, columns, failures(results))
+        return _Plan(plan.edits, stored.value, stored.expires_ms)

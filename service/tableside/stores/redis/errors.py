@@ -8,33 +8,41 @@ import logging
 import re
 import socket
 import ssl
-from collections.abc import Iterator
+from typing import TypeVar
 
 from redis import exceptions
 
-from ...core import Applied, Internal, StoreMisconfigured, StoreUnavailable, TableError, Throttled, WritesRejected
-from .records import wrong_type
+from ...core import (
+    Applied,
+    Internal,
+    RecordUnreadable,
+    StoreMisconfigured,
+    StoreUnavailable,
+    TableError,
+    Throttled,
+    WritesRejected,
+)
+from .records import WRONG_TYPE
 
 log = logging.getLogger(__name__)
 
-_BY_CLASS: list[tuple[type[Exception] | tuple[type[Exception], ...], str]] = [
-    (exceptions.BusyLoadingError, "Redis is loading its data"),
-    (exceptions.MasterDownError, "Redis is a replica that has lost its primary"),
-    (exceptions.ClusterDownError, "the Redis Cluster is down, or no node serves the key's slot"),
-    (exceptions.TryAgainError, "the key's slot is migrating to another node of the Redis Cluster"),
-    (exceptions.AskError, "the key's slot is served by another node of the Redis Cluster"),
-]
+Expected = TypeVar("Expected")
 
-_REJECTS_WRITES = {
-    "READONLY": "Redis is a read-only replica",
-    "MISCONF": "Redis rejects writes because it cannot save its data",
-    "NOREPLICAS": "Redis rejects writes because it has too few replicas",
-}
-
-_BY_WORD = {
-    "BUSY": "Redis is busy running a script",
-    "max": "Redis has too many connections",
-    "UNBLOCKED": "Redis is changing its role",
+_BY_START: dict[str, tuple[type[TableError], str]] = {
+    "OOM ": (Throttled, "Redis is out of memory for writes"),
+    "READONLY ": (WritesRejected, "Redis is a read-only replica"),
+    "MISCONF ": (WritesRejected, "Redis rejects writes because it cannot save its data"),
+    "NOREPLICAS ": (WritesRejected, "Redis rejects writes because it has too few replicas"),
+    "LOADING ": (StoreUnavailable, "Redis is loading its data"),
+    "MASTERDOWN ": (StoreUnavailable, "Redis is a replica that has lost its primary"),
+    "CLUSTERDOWN ": (StoreUnavailable, "the Redis Cluster is down, or no node serves the key's slot"),
+    "TRYAGAIN ": (StoreUnavailable, "the key's slot is migrating to another node of the Redis Cluster"),
+    "ASK ": (StoreUnavailable, "the key's slot is served by another node of the Redis Cluster"),
+    "MOVED ": (StoreUnavailable, "the key's slot is served by another node of the Redis Cluster"),
+    "WRONGTYPE ": (RecordUnreadable, WRONG_TYPE),
+    "BUSY ": (StoreUnavailable, "Redis is busy running a script"),
+    "ERR max ": (StoreUnavailable, "Redis has too many connections"),
+    "UNBLOCKED ": (StoreUnavailable, "Redis is changing its role"),
 }
 
 _MISCONFIGURED = {
@@ -54,13 +62,27 @@ def from_connection_error(error: Exception, applied: Applied, place: str, databa
     """Return the error for a connection to a place and a database that could not be established, or broke."""
     if re.search(r"DB index|value is out of range, value must", str(error)):
         return StoreMisconfigured(f"Redis{place} has no database {database}")
-    if (known := _known(error, applied) or _tls_error(error)) is not None:
+    if (known := _known(error, applied)) is not None:
         return known
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return StoreMisconfigured(f"the TLS certificate of Redis is not accepted: {cause.verify_message}")
+        if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
+            return StoreMisconfigured("Redis rejects the TLS connection: it may require `ssl_certfile`")
+        if isinstance(cause, socket.gaierror):
+            return StoreUnavailable(f"the host name of Redis{place} cannot be resolved")
+        cause = cause.__cause__ or cause.__context__
     if isinstance(error, exceptions.InvalidResponse):
         return StoreUnavailable(f"the server{place} does not respond like Redis", applied=applied)
-    if any(isinstance(cause, socket.gaierror) for cause in _causes(error)):
-        return StoreUnavailable(f"the host name of Redis{place} cannot be resolved")
     return StoreUnavailable(f"Redis{place} cannot be reached, or the connection broke", applied=applied)
+
+
+def expected(reply: object, kind: type[Expected], applied: Applied = "no") -> Expected:
+    """Return a reply that has this type. Raise the error for any other."""
+    if not isinstance(reply, kind):
+        raise from_unexpected_reply(reply, applied)
+    return reply
 
 
 def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
@@ -80,25 +102,11 @@ def from_unexpected_reply(reply: object, applied: Applied = "no") -> TableError:
 
 def _known(error: Exception, applied: Applied) -> TableError | None:
     """Return the error for an error reply that has a meaning of its own, else None."""
-    if isinstance(error, exceptions.OutOfMemoryError):
-        return Throttled("Redis is out of memory for writes")
-    if isinstance(error, exceptions.ReadOnlyError):
-        return WritesRejected(_REJECTS_WRITES["READONLY"])
-    for kind, detail in _BY_CLASS:
-        if isinstance(error, kind):
-            return StoreUnavailable(detail)
-    word = str(error).partition(" ")[0]
-    if word == "WRONGTYPE":
-        return wrong_type()
-    if word in _REJECTS_WRITES:
-        return WritesRejected(_REJECTS_WRITES[word])
-    if word in _BY_WORD:
-        return StoreUnavailable(_BY_WORD[word])
     code = getattr(error, "status_code", None) or ""  # The driver removes the codes that it knows from the text.
-    return _misconfigured(f"{code} {error}".lstrip(), applied)
-
-
-def _misconfigured(text: str, applied: Applied) -> TableError | None:
+    text = f"{code} {error}".lstrip()
+    for start, (kind, detail) in _BY_START.items():
+        if text.startswith(start):
+            return kind(detail)
     for part, detail in _MISCONFIGURED.items():
         if part in text:
             return StoreMisconfigured(detail)
@@ -123,19 +131,3 @@ def _not_permitted(text: str) -> str:
             "~*@PREFIX* for generations"
         )
     return "Redis does not permit this user a command that scripts need, such as TIME"
-
-
-def _tls_error(error: Exception) -> TableError | None:
-    """Return the error for a TLS handshake that failed, and will fail again with the same files, else None."""
-    for cause in _causes(error):
-        if isinstance(cause, ssl.SSLCertVerificationError):
-            return StoreMisconfigured(f"the TLS certificate of Redis is not accepted: {cause.verify_message}")
-        if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
-            return StoreMisconfigured("Redis rejects the TLS connection: it may require `ssl_certfile`")
-    return None
-
-
-def _causes(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__

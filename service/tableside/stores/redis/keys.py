@@ -14,13 +14,10 @@ from typing import Any, TypeAlias
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
-from ...core import Key, KeySchema, MalformedRequest, Part, Scan, TableError, checked_part, part_from_text
+from ...core import Key, KeySchema, MalformedRequest, Part, Scan, TableError, checked_part
 
 NamedKey: TypeAlias = tuple[str, Key]
 """The name of a record's Redis key, and the record's key."""
-
-IndexEntry: TypeAlias = tuple[str, str, bytes]
-"""A record's entry: the name of the index, the name of the set of members that expire, and the member."""
 
 SLOT_COUNT = REDIS_CLUSTER_HASH_SLOTS
 ALL_SLOTS = frozenset(range(SLOT_COUNT))
@@ -78,8 +75,13 @@ class KeyNames:
 
     def to_key(self, name: bytes) -> Key | None:
         """Return the record's key for a name, or None if this table would not write the name."""
+        text = name[self._prefix_bytes :]
         try:
-            key = self._parse(name[self._prefix_bytes :])
+            if self._is_plain and self._schema.fields[0].type == "string":
+                key: Key = checked_part(text.decode(), "string")
+            else:
+                parts = text.split(b":")
+                key = self._schema.from_path([parts[0][1:-1], *parts[1:]] if self._has_tag else parts)
         except (TableError, UnicodeDecodeError):
             return None
         return key if self.for_keys([key])[0].encode() == name else None
@@ -125,20 +127,11 @@ class KeyNames:
         pattern = self.prefix if scan.partition is None else self.partition_start(scan.partition)
         if scan.prefix:
             self._schema.bounds(scan.partition, scan.prefix)  # raises for a prefix of an integer
-            pattern += self._escape_prefix(scan.prefix, in_tag=self._has_tag and scan.partition is None)
+            if self._has_tag and scan.partition is None:
+                pattern += "{" + _escape_tag(scan.prefix)
+            else:
+                pattern += scan.prefix if self._is_plain else _escape(scan.prefix)
         return pattern.translate(_GLOB) + "*"
-
-    def _escape_prefix(self, prefix: str, *, in_tag: bool) -> str:
-        if in_tag:
-            return "{" + _escape_tag(prefix)
-        return prefix if self._is_plain else _escape(prefix)
-
-    def _parse(self, text: bytes) -> Key:
-        if not self._is_plain:
-            first, *others = text.split(b":")
-            return self._schema.from_path([first[1:-1] if self._has_tag else first, *others])
-        kind = self._schema.fields[0].type
-        return checked_part(text.decode(), kind) if kind == "string" else part_from_text(text, kind)
 
 
 class PartitionIndex:
@@ -155,18 +148,12 @@ class PartitionIndex:
         self._names = names
         self._sort_key = KeySchema(schema.fields[1:])
 
-    def entries(self, keys: Iterable[Key]) -> list[IndexEntry]:
-        """Return the index entries of records."""
-        found: dict[Part, tuple[str, str]] = {}
-        entries = []
-        for key in keys:
-            assert isinstance(key, tuple)
-            names = found.get(key[0])
-            if names is None:
-                start = self._names.partition_start(key[0])
-                names = found[key[0]] = f"_tsi:{start}", f"_tsx:{start}"
-            entries.append((*names, self._member(key)))
-        return entries
+    def entries(self, keys: Iterable[Key]) -> list[tuple[str, str, bytes]]:
+        """Return for each record the name of the index, the name of the set of members that expire, and its member."""
+        composite = [key for key in keys if isinstance(key, tuple)]
+        starts = {part: self._names.partition_start(part) for part in {key[0] for key in composite}}
+        names = {part: (f"_tsi:{start}", f"_tsx:{start}") for part, start in starts.items()}
+        return [(*names[key[0]], self._member(key)) for key in composite]
 
     def name(self, partition: Part) -> str:
         """Return the name of a partition's index."""
@@ -282,15 +269,14 @@ def slot_splits(nodes: Sequence[frozenset[int]], count_max: int) -> list[bytes]:
     if not nodes:
         return [format_slots(ALL_SLOTS).encode()]
     each = min(max(1, count_max // len(nodes)), SPLITS_PER_NODE_MAX)
-    pieces = [_piece(slots, at, each) for slots in nodes for at in range(each)]
+    pieces = [
+        slots[len(slots) * at // each : len(slots) * (at + 1) // each]
+        for slots in map(sorted, nodes)
+        for at in range(each)
+    ]
     parts = [set(chain.from_iterable(pieces[at::count_max])) for at in range(min(count_max, len(pieces)))]
     parts[0] |= ALL_SLOTS.difference(*nodes)
     return [format_slots(part).encode() for part in parts if part]
-
-
-def _piece(slots: frozenset[int], at: int, count: int) -> list[int]:
-    ordered = sorted(slots)
-    return ordered[len(ordered) * at // count : len(ordered) * (at + 1) // count]
 
 
 def _escape(part: Part) -> str:

@@ -8,26 +8,20 @@ read only the index.
 
 import math
 from collections.abc import Sequence
+from typing import TypeVar
 
 from msgspec.structs import replace
 
 from ...core import Page, Part, Scan, TableError
-from .errors import from_unexpected_reply
+from .errors import expected
 from .keys import ALL_SLOTS, KeyNames, NamedKey, PartitionIndex, format_slots, slot_of
 from .reads import RecordReader
-from .scans import (
-    COUNT_MAX,
-    COUNT_SPARSE_MAX,
-    Keyspace,
-    NamedPageBuilder,
-    Position,
-    page_end,
-    rounds,
-    table_records,
-)
+from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, NamedPageBuilder, Position, rounds, table_records
 from .scripts import Command, RecordScript, Script
 from .servers import Servers
-from .writes import RecordScripts
+from .writes import RecordWriter
+
+Answer = TypeVar("Answer")
 
 MEMBERS_MAX = 512
 """How many members of the index to read in one call."""
@@ -63,24 +57,16 @@ return 1
 
 
 class PartitionScanner:
-    """Reads pages of one partition. `exclusive`: only the service adds records to the table."""
+    """Reads pages of one partition."""
 
     def __init__(
-        self,
-        servers: Servers,
-        names: KeyNames,
-        reads: RecordReader,
-        index: PartitionIndex,
-        scripts: RecordScripts,
-        *,
-        exclusive: bool,
+        self, servers: Servers, names: KeyNames, index: PartitionIndex, reads: RecordReader, writes: RecordWriter
     ) -> None:
         self._servers = servers
         self._names = names
-        self._reads = reads
         self._index = index
-        self._scripts = scripts
-        self._exclusive = exclusive
+        self._reads = reads
+        self._writes = writes
 
     async def page(self, scan: Scan, partition: Part) -> Page:
         """Read a page in sort order. The first pages have no records while the index is completed."""
@@ -96,10 +82,11 @@ class PartitionScanner:
     # Reading the index
 
     async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
-        page = NamedPageBuilder(scan, self._reads)
-        for _ in rounds(page_end()):
+        page, name = NamedPageBuilder(scan, self._reads), self._index.name(partition)
+        for _ in rounds():
             count = min(page.room, MEMBERS_MAX)
-            members = await self._members(partition, scan.prefix, after, count)
+            words = ("ZRANGE", name, *self._index.bounds(scan.prefix, after), "BYLEX", "LIMIT", 0, count)
+            members = await self._ask(list, Command(words, slot_of(name)))
             processed = await self._fill(page, partition, members)
             if processed == len(members) < count:
                 return Page(page.records, None)
@@ -107,14 +94,6 @@ class PartitionScanner:
             if page.complete:
                 break
         return Page(page.records, _IN_INDEX + (after or b""))
-
-    async def _members(self, partition: Part, prefix: str | None, after: bytes | None, count: int) -> list[bytes]:
-        name = self._index.name(partition)
-        low, high = self._index.bounds(prefix, after)
-        reply = await self._run(Command(("ZRANGE", name, low, high, "BYLEX", "LIMIT", 0, count), (), slot_of(name)))
-        if type(reply) is not list:
-            raise from_unexpected_reply(reply)
-        return reply
 
     async def _fill(self, page: NamedPageBuilder, partition: Part, members: Sequence[bytes]) -> int:
         """Read the records of members until the page is complete, and return the number of members processed."""
@@ -126,63 +105,51 @@ class PartitionScanner:
         return len(members) if processed == len(candidates) else list(keys)[processed]
 
     async def _is_complete(self, partition: Part) -> bool:
-        if not self._exclusive:
-            return False
         slot = slot_of(self._index.name(partition))
-        reply = await self._run(Command(("EXISTS", self._mark(slot)), (), slot))
-        if type(reply) is not int:
-            raise from_unexpected_reply(reply)
-        return reply == 1
+        return self._index.exclusive and await self._ask(int, Command(("EXISTS", self._mark(slot)), slot)) == 1
+
+    async def _ask(self, kind: type[Answer], command: Command) -> Answer:
+        [reply] = await self._servers.run([command], math.inf)
+        return expected(reply, kind)
 
     # Completing the index
 
     async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
         """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
-        pattern = self._names.pattern(Scan(1) if self._exclusive else replace(scan, position=None))
-        keyspace, count = Keyspace(self._servers, pattern, self._start_position(scan, partition)), COUNT_MAX
-        for _ in rounds(page_end()):
+        pattern = self._names.pattern(Scan(1) if self._index.exclusive else replace(scan, position=None))
+        if scan.position is not None:
+            start = Position.from_bytes(scan.position)
+        else:
+            one_slot = self._servers.is_cluster and not self._index.exclusive
+            start = Position(format_slots({slot_of(self._index.name(partition))} if one_slot else ALL_SLOTS))
+        keyspace, count = Keyspace(self._servers, pattern, start), COUNT_MAX
+        for _ in rounds():
             if (found := await keyspace.scan(count)) is None:
                 continue
             position, names = found
             records = table_records(names, self._names, position)
-            _raise_first(await self._update_index(records))
+            for error in await self._update_index(records):
+                raise error
             count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
             finished = await keyspace.advance()
-            if finished and self._exclusive:
+            if finished and self._index.exclusive:
                 await self._set_marks(finished, position.run)
             if keyspace.position is None:
                 break
         return keyspace.position
 
-    def _start_position(self, scan: Scan, partition: Part) -> Position:
-        if scan.position is not None:
-            return Position.from_bytes(scan.position)
-        slots = ALL_SLOTS
-        if self._servers.is_cluster and not self._exclusive:
-            slots = frozenset({slot_of(self._index.name(partition))})
-        return Position(format_slots(slots))
-
     async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
         if not records:
             return []
-        results = await self._scripts.run(INDEX, [key for _, key in records], [], math.inf)
+        results = await self._writes.run(INDEX, [key for _, key in records], [], math.inf)
         return [result for result in results if isinstance(result, TableError)]
 
     async def _set_marks(self, slots: frozenset[int], run: str) -> None:
         """Mark the indexes of slots as complete, unless another server now has their place."""
         marked = sorted(slots) if self._servers.is_cluster else [0]
-        commands = [Command((), (), slot, COMPLETE_SCRIPT, [[self._mark(slot)]], [[run]]) for slot in marked]
-        replies = await self._servers.run(commands, math.inf, writes=True)
-        _raise_first([from_unexpected_reply(reply) for reply in replies if type(reply) is not int])
+        commands = [Command((), slot, COMPLETE_SCRIPT, [[self._mark(slot)]], [[run]]) for slot in marked]
+        for reply in await self._servers.run(commands, math.inf, writes=True):
+            expected(reply, int)
 
     def _mark(self, slot: int) -> str:
         return self._index.mark(slot if self._servers.is_cluster else None)
-
-    async def _run(self, command: Command) -> object:
-        [reply] = await self._servers.run([command], math.inf)
-        return reply
-
-
-def _raise_first(errors: Sequence[TableError]) -> None:
-    for error in errors:
-        raise error

@@ -5,15 +5,16 @@ that also returns the expiry and type of each record is used for small reads, an
 """
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 
 import msgspec
 
-from ...core import BoundedReads, Key, Outcome, ReadBudget, Results, TableError
-from .connection import EXPIRY_UNKNOWN, Reply
+from ...core import BoundedReads, Outcome, ReadBudget, TableError
+from .connection import EXPIRY_UNKNOWN
 from .errors import from_unexpected_reply
-from .keys import KeyNames, slot_of
+from .keys import slot_of
 from .records import read_all, wrong_type
 from .scripts import FAILURE, Command, Script
 from .servers import Servers
@@ -57,38 +58,34 @@ class ScriptResult(msgspec.Struct, frozen=True):
     expiries: list[int]
     wrong_types: frozenset[int]
 
-    def results(self) -> Results:
-        """Return the outcomes of Gets."""
-        return _results(self.values, dict.fromkeys(self.wrong_types, wrong_type()), self.expiries)
-
 
 class RecordReader:
-    """Reads records of one table."""
+    """Reads records of one table by the names of their Redis keys."""
 
-    def __init__(self, servers: Servers, names: KeyNames) -> None:
+    def __init__(self, servers: Servers) -> None:
         self._servers = servers
-        self._names = names
         self._expiring_until = 0.0
         self._bounded = BoundedReads()
 
-    async def get(self, keys: Sequence[Key], until: float) -> Sequence[Outcome]:
-        """Return the outcomes of Gets of these keys."""
-        return await self.get_names(self._names.for_keys(keys), until)
-
-    async def get_names(self, names: Sequence[str], until: float) -> Sequence[Outcome]:
-        """Return the outcomes of Gets of these names of Redis keys. Large records are read in several calls."""
+    async def get(self, names: Sequence[str], until: float) -> Sequence[Outcome]:
+        """Return the outcomes of Gets. Large records are read in several calls."""
         if len(names) == 1:
             return await self._get_by_script(names, until)
-        return await self._bounded.read(names, partial(self._get_names, until))
+        return await self._bounded.read(names, partial(self._get, until))
 
-    async def _get_names(self, until: float, names: Sequence[str], budget: ReadBudget) -> Sequence[Outcome]:
+    async def _get(self, until: float, names: Sequence[str], budget: ReadBudget) -> Sequence[Outcome]:
         if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
             return await self._get_by_script(names, until, budget)
-        commands, raws = self._plain_commands(names), list[bytes | None]([None]) * len(names)
-        failed, retried = dict[int, TableError](), list[int]()
+        if self._servers.is_cluster:
+            parts: Sequence[Sequence[int]] = [(at,) for at in range(len(names))]
+            commands = [Command(("GET", name), slot_of(name)) for name in names]
+        else:
+            parts = [part for part, _ in self._servers.groups(names)]
+            commands = [Command(("MGET",), names=[names[part[0] : part[-1] + 1]]) for part in parts]
+        raws, failed, retried = list[bytes | None]([None]) * len(names), dict[int, TableError](), list[int]()
         replies = await self._servers.run(commands, until, budget=budget, check_expiry=True)
-        for command, reply in zip(commands, replies, strict=True):
-            positions, found = command.positions, reply if type(reply) is list else [reply]
+        for positions, reply in zip(parts, replies, strict=True):
+            found = reply if type(reply) is list else [reply]
             if reply is EXPIRY_UNKNOWN:
                 self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
                 retried += positions
@@ -98,7 +95,7 @@ class RecordReader:
                     retried += [at for at in positions if raws[at] is None]
             else:
                 failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
-        results = _results(raws, failed)
+        results = read_all(raws, (), failed)
         # MGET returns nothing for lists and hashes.
         exact = await self._get_by_script([names[at] for at in retried], until, budget) if retried else []
         if not any(exact):
@@ -108,6 +105,21 @@ class RecordReader:
             outcomes[position] = outcome
         return outcomes
 
+    async def _get_by_script(
+        self, names: Sequence[str], until: float, budget: ReadBudget | None = None
+    ) -> Sequence[Outcome]:
+        calls = await self.read_by_script(names, until, budget=budget)
+        parts: list[Sequence[Outcome]] = [
+            [found] * len(positions)
+            if isinstance(found, TableError)
+            else read_all(found.values, found.expiries, dict.fromkeys(found.wrong_types, wrong_type()))
+            for positions, found in calls
+        ]
+        if len(parts) == 1:
+            return parts[0]
+        by_position = dict(zip(chain.from_iterable(positions for positions, _ in calls), chain(*parts), strict=True))
+        return [by_position[position] for position in range(len(names))]
+
     async def read_by_script(
         self, names: Sequence[str], until: float, side_names: Sequence[str] = (), budget: ReadBudget | None = None
     ) -> list[tuple[Sequence[int], ScriptResult | TableError]]:
@@ -115,50 +127,21 @@ class RecordReader:
 
         If there are `side_names`, the result also contains the side key of each position, after the records.
         """
-        commands = []
-        for positions, slot in self._servers.groups(names):
-            columns = [[keys[at] for at in positions] for keys in (names, side_names) if keys]
-            commands.append(Command((), positions, slot, READ, columns))
-        replies = await self._servers.run(commands, until, budget=budget)
-        keys_per_position = 2 if side_names else 1
-        return [
-            (command.positions, _parse_result(reply, keys_per_position * len(command.positions)))
-            for command, reply in zip(commands, replies, strict=True)
-        ]
-
-    async def _get_by_script(
-        self, names: Sequence[str], until: float, budget: ReadBudget | None = None
-    ) -> Sequence[Outcome]:
-        calls = await self.read_by_script(names, until, budget=budget)
-        if len(calls) == 1 and isinstance(found := calls[0][1], ScriptResult):
-            return found.results()
-        outcomes: list[Outcome] = [None] * len(names)
-        for positions, found in calls:
-            results = [found] * len(positions) if isinstance(found, TableError) else found.results()
-            for position, outcome in zip(positions, results, strict=True):
-                outcomes[position] = outcome
-        return outcomes
-
-    def _plain_commands(self, names: Sequence[str]) -> list[Command]:
-        if self._servers.is_cluster:
-            return [Command(("GET", name), (index,), slot_of(name)) for index, name in enumerate(names)]
         groups = self._servers.groups(names)
-        return [Command(("MGET",), part, names=[names[part[0] : part[-1] + 1]]) for part, _ in groups]
-
-
-def _results(
-    raws: Sequence[bytes | None], failed: Mapping[int, TableError], expiries_ms: Sequence[int] = ()
-) -> Results:
-    """Return the outcomes of Gets. Those in `failed` have no value."""
-    found = read_all(raws, expiries_ms)
-    return Results(found.kind, found.columns, {**found.failed, **failed}) if failed else found
+        commands = [
+            Command((), slot, READ, [[keys[at] for at in positions] for keys in (names, side_names) if keys])
+            for positions, slot in groups
+        ]
+        calls = list[tuple[Sequence[int], ScriptResult | TableError]]()
+        for (positions, _), reply in zip(groups, await self._servers.run(commands, until, budget=budget), strict=True):
+            count = len(positions) * (2 if side_names else 1)
+            match reply:
+                case [[*values], [*expiries], [*wrong_types]] if len(values) == count and len(expiries) in (0, count):
+                    found = ScriptResult(values, expiries, frozenset(position - 1 for position in wrong_types))
+                    calls.append((positions, found))
+                case _:
+                    calls.append((positions, from_unexpected_reply(reply)))
+        return calls
 
 
 _STRINGS = {bytes, type(None)}
-
-
-def _parse_result(reply: Reply, count: int) -> ScriptResult | TableError:
-    match reply:
-        case [[*values], [*expiries], [*wrong_types]] if len(values) == count and len(expiries) in (0, count):
-            return ScriptResult(values, expiries, frozenset(position - 1 for position in wrong_types))
-    return from_unexpected_reply(reply)

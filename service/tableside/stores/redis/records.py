@@ -12,7 +12,7 @@ record. The orders follow, if it has any, then the tokens of its writers, the la
 import contextlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -40,7 +40,7 @@ _VALUE_END = b"}" + _MARKER
 _BRACE = ord("{")
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
-_WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
+WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
@@ -62,34 +62,27 @@ def value_of(raw: bytes) -> bytes:
     return raw[:-_SUFFIX_LENGTH]
 
 
-def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int] = ()) -> Results:
-    """Return the outcomes of Gets. `expiries_ms` is empty if no record expires."""
+def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: Mapping[int, TableError]) -> Results:
+    """Return the outcomes of Gets. `expiries_ms` is empty if no record expires. Those in `failed` have no value."""
     present: Sequence[Any] = [raw for raw in raws if raw is not None] if None in raws else raws
     # One slice object for all records: `raw[a:b]` makes one for each.
     value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
-    failed: dict[int, TableError] = {}
+    errors, values = dict(failed), list[bytes | None]()
     if {raw[value_end] for raw in present} <= {_VALUE_END} and {raw[0] for raw in present} <= {_BRACE}:
         values = [None if raw is None else raw[value] for raw in raws]
     else:
-        found = [read(raw, 0) for raw in raws]
-        failed = {at: one for at, one in enumerate(found) if isinstance(one, TableError)}
-        values = [one.value if isinstance(one, Record) else None for one in found]
+        for at, raw in enumerate(raws):
+            try:
+                values.append(None if raw is None else _value(raw))
+            except RecordUnreadable as error:
+                values.append(None)
+                errors[at] = error
     digest = xxh3_128_hexdigest
     etags = [*map(digest, present)] if present is raws else [None if raw is None else digest(raw) for raw in raws]
     columns: dict[str, Sequence[Any]] = {"value": values, "etag": etags}
     if any(expiries_ms):
         columns["expires_ms"] = expiries_ms
-    return Results(Record, columns, failed)
-
-
-def read(raw: bytes | None, expires_ms: int) -> Record | TableError | None:
-    """Return the outcome of a Get."""
-    if raw is None:
-        return None
-    try:
-        return Record(_value(raw), xxh3_128_hexdigest(raw), expires_ms)
-    except RecordUnreadable as error:
-        return error
+    return Results(Record, columns, errors)
 
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:
@@ -107,7 +100,7 @@ def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | R
 
 def wrong_type(side: bytes | None = None) -> RecordUnreadable:
     """Return the error for a Redis key that is a list, a hash or another type. `side` is its side key, if read."""
-    error = RecordUnreadable(_WRONG_TYPE)
+    error = RecordUnreadable(WRONG_TYPE)
     with contextlib.suppress(RecordUnreadable):
         _, error.memory = parse_side(side)
     return error

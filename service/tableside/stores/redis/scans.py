@@ -12,7 +12,6 @@ next page skips when it repeats the SCAN.
 import math
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
 
 import msgspec
 from msgspec.structs import replace
@@ -33,7 +32,7 @@ from ...core import (
     TableError,
 )
 from .connection import Node
-from .errors import from_unexpected_reply
+from .errors import expected, from_unexpected_reply
 from .keys import ALL_SLOTS, KeyNames, NamedKey, format_slots, parse_slots, slot_of, slots_of_split
 from .reads import SCRIPT_RECORDS_MAX, RecordReader
 from .scripts import Command
@@ -54,17 +53,13 @@ FIRST_VALUES = SCRIPT_RECORDS_MAX + 1
 """How many values to read first, when their size is unknown. The script would not return them in columns."""
 
 
-def page_end() -> float:
-    """Return the time of `time.monotonic` when a page that begins now has to end."""
-    return time.monotonic() + PAGE_SEARCH_S
-
-
-def rounds(ends_at: float) -> Iterator[int]:
-    """Count the requests of one page until this time. The first is always sent."""
+def rounds() -> Iterator[float]:
+    """Yield for each request of a page that begins now the time when the page has to end. The first is always sent."""
+    ends_at = time.monotonic() + PAGE_SEARCH_S
     for index in range(ROUNDS_MAX):
         if index and time.monotonic() >= ends_at:
             return
-        yield index
+        yield ends_at
 
 
 class Position(msgspec.Struct, frozen=True, array_like=True):
@@ -81,15 +76,6 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     cursor: int = 0
     given: bytes = b""
     count: int = 0
-
-    def restarted(self) -> "Position":
-        """Return the position at the start of the current node's scan."""
-        return Position(self.left)
-
-    def without(self, slots: frozenset[int]) -> "Position | None":
-        """Return the position after the scan of these slots, or None if no slots are left."""
-        left = parse_slots(self.left) - slots
-        return Position(format_slots(left)) if left else None
 
     def to_bytes(self) -> bytes:
         """Return the position in its serialized form."""
@@ -132,9 +118,15 @@ class Keyspace:
         assert position is not None
         if self._node is None or not position.part:
             self._node, position = await self._start_node(position)
-        run, self._next_cursor, names = await scan_node(self._node, position.cursor, self._pattern, count)
+        scan = Command(("SCAN", position.cursor, "MATCH", self._pattern, "COUNT", count))
+        info, reply = await self._node.run([Command(("INFO", "server")), scan], math.inf)
+        match reply:
+            case [bytes() as next_cursor, [*names]] if isinstance(info, bytes) and next_cursor.isdigit():
+                run, self._next_cursor = info.partition(b"run_id:")[2][:40].decode(), int(next_cursor)
+            case _:
+                raise from_unexpected_reply(info if isinstance(info, Exception) else reply)
         if position.run not in ("", run):
-            self.position, self._node = position.restarted(), None
+            self.position, self._node = Position(position.left), None
             return None
         self.position = replace(position, run=run, count=count)
         return self.position, names
@@ -148,7 +140,8 @@ class Keyspace:
             self.position = replace(position, cursor=self._next_cursor, given=b"")
             return frozenset()
         finished = parse_slots(position.part) & await self._owned_slots(node)
-        self.position, self._node = position.without(finished), None
+        left = parse_slots(position.left) - finished
+        self.position, self._node = Position(format_slots(left)) if left else None, None
         return finished
 
     async def _start_node(self, position: Position) -> tuple[Node, Position]:
@@ -169,36 +162,12 @@ class Keyspace:
         """Return the slots that a node serves and is not migrating to another node."""
         if not self._servers.is_cluster:
             return ALL_SLOTS
-        [reply] = await node.send([_CLUSTER_NODES], 1, math.inf)
-        if not isinstance(reply, bytes):
-            raise from_unexpected_reply(reply)
-        lines = [line.split() for line in reply.decode().splitlines()]
+        [reply] = await node.run([Command(("CLUSTER", "NODES"))], math.inf)
+        lines = [line.split() for line in expected(reply, bytes).decode().splitlines()]
         words = [word for line in lines if "myself" in line[2].split(",") for word in line[8:]]
         migrating = {int(word[1:].partition("-")[0]) for word in words if "->-" in word}
         owned = ",".join(word for word in words if not word.startswith("["))
         return parse_slots(owned) - migrating if owned else frozenset()
-
-
-_CLUSTER_NODES = b"*2\r\n$7\r\nCLUSTER\r\n$5\r\nNODES\r\n"
-
-
-ScanReply: TypeAlias = tuple[str, int, list[bytes]]
-"""The server's run id, the next cursor, and the names from SCAN."""
-
-
-async def scan_node(node: Node, cursor: int, pattern: str, count: int) -> ScanReply:
-    """Send SCAN to a node, and return its reply."""
-    commands = [Command(("INFO", "server")), Command(("SCAN", cursor, "MATCH", pattern, "COUNT", count))]
-    info, reply = await node.run(commands, math.inf, writes=False)
-    match reply:
-        case [bytes() as next_cursor, [*names]] if isinstance(info, bytes) and next_cursor.isdigit():
-            return _run_id(info), int(next_cursor), names
-    raise from_unexpected_reply(info if isinstance(info, Exception) else reply)
-
-
-def _run_id(info: Any) -> str:
-    _, _, rest = info.partition(b"run_id:")
-    return str(rest[:40].decode())
 
 
 class NamedPageBuilder(PageBuilder):
@@ -214,8 +183,12 @@ class NamedPageBuilder(PageBuilder):
         """Add records until the page is complete, and return the number of candidates that were processed."""
         taken = 0
         while taken < len(candidates) and not self.complete:
-            batch = candidates[taken : taken + self._read_count]
-            taken += self._add(batch, await self._reads.get_names([name for name, _ in batch], math.inf))
+            count = FIRST_VALUES
+            if self.count:  # As many as fit if they have the average size of those so far.
+                left_bytes = max(0, min(READ_BYTES_MAX, self.bytes_left))
+                count = 1 + left_bytes * self.count // max(1, self._scan.bytes_max - self.bytes_left)
+            batch = candidates[taken : taken + count]
+            taken += self._add(batch, await self._reads.get([name for name, _ in batch], math.inf))
         return taken
 
     def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
@@ -232,26 +205,16 @@ class NamedPageBuilder(PageBuilder):
                 self.absent.append((name, key))
         return len(candidates)
 
-    @property
-    def needs_more(self) -> bool:
-        """Whether the page has less than three quarters of its records. The rest may take many SCANs."""
-        return not self.complete and self.room * 4 > self._scan.limit
-
-    @property
-    def _read_count(self) -> int:
-        """How many values to read in one call: as many as fit if they have the average size of those so far."""
-        if not self.count:
-            return FIRST_VALUES
-        left_bytes = max(0, min(READ_BYTES_MAX, self.bytes_left))
-        return 1 + left_bytes * self.count // max(1, self._scan.bytes_max - self.bytes_left)
-
 
 async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: RecordReader) -> Page:
     """Read a page of a table in no particular order."""
-    start = _start_position(scan)
-    keyspace, page, ends_at = Keyspace(servers, names.pattern(scan), start), NamedPageBuilder(scan, reads), page_end()
+    if scan.position is None:
+        start = Position(format_slots(slots_of_split(scan.split)))
+    else:
+        start = Position.from_bytes(scan.position)
+    keyspace, page = Keyspace(servers, names.pattern(scan), start), NamedPageBuilder(scan, reads)
     seen, count = set[bytes](), start.count or min(scan.limit, COUNT_MAX)
-    for _ in rounds(ends_at):
+    for ends_at in rounds():
         if (found := await keyspace.scan(count)) is None:
             continue
         position, fresh = found[0], _fresh(*found, seen)
@@ -268,19 +231,13 @@ async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: Record
             keyspace.position = replace(position, given=position.given + given)
             break
         await keyspace.advance()
-        if keyspace.position is None or not page.needs_more:
+        # A page with three quarters of its records ends: the rest may take many SCANs.
+        if keyspace.position is None or page.complete or page.room * 4 <= scan.limit:
             break
-        count = _next_count(count, len(candidates), page.room)
+        # If the page had no room for all of the next SCAN, that would be in vain.
+        wanted = max(1, min(page.room * 3 // 4, COUNT_MAX))
+        count = max(1, min(count * wanted // len(candidates) if candidates else count * 2, COUNT_SPARSE_MAX))
     return Page(page.records, None if keyspace.position is None else keyspace.position.to_bytes())
-
-
-def _next_count(count: int, found: int, room: int) -> int:
-    """Return how many keys the next SCAN inspects, after one of `count` keys has found so many records.
-
-    A page needs three quarters of its records. If it had no room for all of the next SCAN, that would be in vain.
-    """
-    wanted = max(1, min(room * 3 // 4, COUNT_MAX))
-    return max(1, min(count * wanted // found if found else count * 2, COUNT_SPARSE_MAX))
 
 
 def _fresh(position: Position, names: list[bytes], seen: set[bytes]) -> list[bytes]:
@@ -294,9 +251,3 @@ def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -
     """Return the records of a table among names from SCAN, each once, in the slots that the scan covers."""
     part, found = parse_slots(position.part), table.named_keys(list(dict.fromkeys(names)))
     return found if part is ALL_SLOTS else [(name, key) for name, key in found if slot_of(name) in part]
-
-
-def _start_position(scan: Scan) -> Position:
-    if scan.position is None:
-        return Position(format_slots(slots_of_split(scan.split)))
-    return Position.from_bytes(scan.position)

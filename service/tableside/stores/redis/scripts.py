@@ -39,12 +39,10 @@ class Script:
 class Command(msgspec.Struct, frozen=True):
     """One command, or one call of a script, on keys of one slot.
 
-    `positions` are the positions of its records in the caller's batch. The columns of `names` and `arguments` follow
-    the `words`, of which a call of a script has none.
+    The columns of `names` and `arguments` follow the `words`, of which a call of a script has none.
     """
 
     words: tuple[str | bytes | int, ...]
-    positions: Sequence[int] = ()
     slot: int = 0
     script: Script | None = None
     names: Sequence[Column] = ()

@@ -11,7 +11,6 @@ from ...core import (
     Batch,
     Budget,
     Capabilities,
-    CompareAndSet,
     Delete,
     Get,
     Operation,
@@ -30,7 +29,7 @@ from ...core import (
     shared,
 )
 from .edits import RecordEditor
-from .errors import from_unexpected_reply
+from .errors import expected
 from .keys import ALL_SLOTS, KeyNames, PartitionIndex, format_slots, slot_splits
 from .partition_scans import PartitionScanner
 from .reads import RecordReader
@@ -38,7 +37,7 @@ from .records import is_simple
 from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page
 from .scripts import Command
 from .servers import Servers
-from .writes import RecordScripts, RecordWriter, RedisVersionedRecords
+from .writes import RecordWriter
 
 UNLINK_MAX_S = 5.0
 """How long the removal of the names from one SCAN may take."""
@@ -65,7 +64,7 @@ class RedisStore:
         never_evicts: bool,
         evicts_all: bool = False,
     ) -> None:
-        exclusive = index is not None and index.exclusive and never_evicts
+        exclusive = index is not None and index.exclusive
         self.spec = spec
         self.capabilities = Capabilities(
             tokens=never_evicts, sorted_scan=False, partition_scan=exclusive, generations=not evicts_all
@@ -73,18 +72,12 @@ class RedisStore:
         self._servers = servers
         self._names = names
         self._health = health
-        self._reads = RecordReader(servers, names)
-        scripts = RecordScripts(servers, names, index, spec.delete_memory_s)
-        self._partition_scans = (
-            None
-            if index is None
-            else PartitionScanner(servers, names, self._reads, index, scripts, exclusive=exclusive)
-        )
-        records = RedisVersionedRecords(names, self._reads, scripts)
-        # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
-        self._compare_and_set = CompareAndSet(spec, records, clock=lambda: 0)
-        self._writes = RecordWriter(scripts, spec, self._compare_and_set)
-        self._edits = RecordEditor(scripts, spec, self._compare_and_set)
+        self._reads = RecordReader(servers)
+        self._writes = RecordWriter(servers, names, index, self._reads, spec)
+        self._edits = RecordEditor(self._writes, spec)
+        self._partition_scans: PartitionScanner | None = None
+        if index is not None:
+            self._partition_scans = PartitionScanner(servers, names, index, self._reads, self._writes)
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations: those of each kind together, and the kinds concurrently."""
@@ -92,7 +85,7 @@ class RedisStore:
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
-            return await self._reads.get(batch.keys, until)
+            return await self._reads.get(self._names.for_keys(batch.keys), until)
         outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
         self._health.observe(outcomes)
         return outcomes
@@ -114,7 +107,7 @@ class RedisStore:
         if way == "no memory":
             return [Unsupported(_NO_MEMORY)] * len(batch)
         if way == "compare and set":
-            return await self._compare_and_set.apply(batch, until)
+            return await self._writes.compare_and_set.apply(batch, until)
         if batch.kind is Delete:
             return await self._writes.delete(batch, until)
         return await (self._writes.put if batch.kind is Put else self._edits.apply)(batch, until)
@@ -142,18 +135,12 @@ class RedisStore:
             if (found := await keyspace.scan(count)) is None:
                 continue
             owned = [name.decode() for name in found[1] if self._names.owns(name)]
-            await self._unlink(owned)
+            groups = self._servers.groups(owned)
+            commands = [Command(("UNLINK", *(owned[at] for at in group)), slot) for group, slot in groups]
+            for reply in await self._servers.run(commands, time.monotonic() + UNLINK_MAX_S, writes=True):
+                expected(reply, int, "unknown")
             count = COUNT_MAX if owned else min(count * 2, COUNT_SPARSE_MAX)
             await keyspace.advance()
-
-    async def _unlink(self, names: Sequence[str]) -> None:
-        groups = self._servers.groups(names)
-        commands = [Command(("UNLINK", *(names[at] for at in group)), (), slot) for group, slot in groups]
-        until = time.monotonic() + UNLINK_MAX_S
-        replies = await self._servers.run(commands, until, writes=True) if commands else []
-        for reply in replies:
-            if type(reply) is not int:
-                raise from_unexpected_reply(reply, applied="unknown")
 
 
 _SCRIPTED: dict[type, set[str]] = {

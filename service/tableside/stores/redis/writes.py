@@ -6,6 +6,7 @@ other tools. Side keys are read and compared only for writes that the record rem
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -134,14 +135,48 @@ end)
 """)
 
 
-class RecordScripts:
-    """Calls scripts for many records of one table."""
+class RecordWriter:
+    """Writes records of one table.
 
-    def __init__(self, servers: Servers, names: KeyNames, index: PartitionIndex | None, delete_memory_s: float) -> None:
+    The scripts of puts, deletes and updates read nothing first. `compare_and_set` applies the writes that they cannot
+    decide, and writes with conditions. It reads and replaces records by `read` and `replace`.
+    """
+
+    def __init__(
+        self, servers: Servers, names: KeyNames, index: PartitionIndex | None, reads: RecordReader, spec: TableSpec
+    ) -> None:
         self._servers = servers
         self._names = names
         self._index = index
-        self._delete_memory_ms = b"%d" % (1000 * delete_memory_s)
+        self._reads = reads
+        self._spec = spec
+        self._delete_memory_ms = b"%d" % (1000 * spec.delete_memory_s)
+        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
+        # The server's clock decides expiry: with a clock that is always 0, expiry times are times to live.
+        self.compare_and_set = CompareAndSet(spec, self, clock=lambda: 0)
+
+    async def put(self, puts: Batch, until: float) -> Sequence[Outcome]:
+        """Apply puts without conditions, whose tokens are simple: by compare-and-set while that is retrying one."""
+        elements = side_elements(puts)
+        if elements != [b""] and any(map(self.compare_and_set.is_contended, puts.keys)):
+            return await self.compare_and_set.apply(puts, until)
+        raws, ttls_s = pack_all(puts.cells("value")), shared(puts.cells("ttl_s"))
+        # At time 0 an expiry equals the time to live.
+        words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
+        results = await self.run(PUT, puts.keys, [raws, [words[ttl_s] for ttl_s in ttls_s], elements], until)
+        columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
+        if puts.has("returning"):
+            both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
+            columns["value"] = [value if returning else None for value, returning in both]
+        if any(results):
+            columns["expires_ms"] = results
+        return await self.outcomes(puts, columns, results, until)
+
+    async def delete(self, deletes: Batch, until: float) -> Sequence[Outcome]:
+        """Apply deletes without conditions and tokens."""
+        forget = [b"1" if forget else b"" for forget in shared(deletes.cells("forget"))]
+        results = await self.run(DELETE, deletes.keys, [forget], until)
+        return await self.outcomes(deletes, {"etag": [None] * len(deletes)}, results, until)
 
     async def run(
         self, script: RecordScript, keys: Sequence[Key], columns: Sequence[Column], until: float
@@ -159,35 +194,72 @@ class RecordScripts:
         head = ["".join(["n" if len(column) == count else "1" for column in columns]).encode(), self._delete_memory_ms]
         chosen, parts = script.plain if self._index is None else script.indexed, self._parts(names, columns)
         commands = [
-            Command((), part, slot, chosen, _at(key_columns, part, count), [head, *_at(columns, part, count)])
+            Command((), slot, chosen, _at(key_columns, part, count), [head, *_at(columns, part, count)])
             for part, slot in parts
         ]
         replies = await self._servers.run(commands, until, writes=True)
+        results = [_results(reply, len(part)) for (part, _), reply in zip(parts, replies, strict=True)]
         if len(parts) == 1:
-            return [*_results(replies[0], count)]
-        results: list[Reply] = [None] * count
-        for (part, _), reply in zip(parts, replies, strict=True):
-            for position, result in zip(part, _results(reply, len(part)), strict=True):
-                results[position] = result
-        return results
+            return [*results[0]]
+        by_position = dict(zip(chain.from_iterable(part for part, _ in parts), chain(*results), strict=True))
+        return [by_position[position] for position in range(count)]
+
+    async def outcomes(
+        self, writes: Batch, columns: dict[str, Sequence[Any]], results: Sequence[Reply], until: float
+    ) -> Sequence[Outcome]:
+        """Return the outcomes of a script's results, in columns. Compare-and-set applies the undecided writes."""
+        failed: dict[int, TableError] = {}
+        if not set(map(type, results)) <= {int}:
+            failed = {at: result for at, result in enumerate(results) if isinstance(result, TableError)}
+        written = Results(Written, columns, failed)
+        if UNDECIDED not in results:
+            return written
+        outcomes, undecided = [*written], [at for at, result in enumerate(results) if result == UNDECIDED]
+        for at, outcome in zip(undecided, await self.compare_and_set.apply(writes.at(undecided), until), strict=True):
+            outcomes[at] = outcome
+        return outcomes
 
     def _parts(self, names: Sequence[str], columns: Sequence[Column]) -> Sequence[KeyGroup]:
         """Divide records into those of one call: their positions, and their slot."""
         groups = self._servers.groups(names)
         if len(groups) == 1 and sum([len(word) for column in columns for word in column]) <= REQUEST_BYTES_MAX:
             return groups
-        sizes = _sizes(columns, len(names))
+        # Without the words for all records.
+        lengths = [list(map(len, column)) for column in columns if len(column) == len(names)]
+        sizes = lengths[0] if len(lengths) == 1 else list(map(sum, zip(*lengths, strict=True))) or [0] * len(names)
         return [
             (part, slot)
             for positions, slot in groups
             for part in chunks_of(positions, COMMAND_KEYS_MAX, REQUEST_BYTES_MAX, sizes.__getitem__)
         ]
 
+    # Compare-and-set
 
-def _sizes(columns: Sequence[Column], count: int) -> list[int]:
-    """Return the bytes of the arguments of each record, without words for all records."""
-    lengths = [list(map(len, column)) for column in columns if len(column) == count]
-    return lengths[0] if len(lengths) == 1 else list(map(sum, zip(*lengths, strict=True))) or [0] * count
+    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
+        """Read the records of writes, with side keys if a write changes one. Large ones are read in several calls."""
+        names, sides = self._names.for_keys([write.key for write in writes]), any(map(_changes_side, writes))
+        return await self._bounded.read(names, partial(self._read, until, sides))
+
+    async def _read(
+        self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget
+    ) -> Sequence[VersionedRecord | TableError]:
+        records: dict[int, VersionedRecord | TableError] = {}
+        side_names = side_keys(names) if sides else []
+        for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
+            for at, position in enumerate(positions):
+                records[position] = (
+                    found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
+                )
+        return [records[position] for position in range(len(names))]
+
+    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
+        """Replace records that have not changed since they were read. The outcomes include the expiry."""
+        new = [replacement.changed.stored for replacement in replacements]
+        values = [b"" if one is None or one.value is None else one.value for one in new]
+        raws = [raw if value else b"" for raw, value in zip(pack_all(values), values, strict=True)]
+        columns = [*zip(*map(_arguments, replacements, raws), strict=True)]
+        results = await self.run(REPLACE, [replacement.write.key for replacement in replacements], columns, until)
+        return [*map(_outcome, replacements, raws, results)]
 
 
 def _at(columns: Sequence[Column], positions: Sequence[int], count: int) -> Sequence[Column]:
@@ -209,68 +281,6 @@ def _results(reply: Reply, count: int) -> Sequence[Any]:
     return [one if type(one) in (int, list) else from_unexpected_reply(one, "unknown") for one in reply]
 
 
-class RecordWriter:
-    """Writes records of one table without reading them first.
-
-    `compare_and_set` applies puts that are not certainly newer than what their records remember.
-    """
-
-    def __init__(self, scripts: RecordScripts, spec: TableSpec, compare_and_set: CompareAndSet) -> None:
-        self._scripts = scripts
-        self._spec = spec
-        self._compare_and_set = compare_and_set
-
-    async def put(self, puts: Batch, until: float) -> Sequence[Outcome]:
-        """Apply puts without conditions, whose tokens are simple: by compare-and-set while that is retrying one."""
-        elements = side_elements(puts)
-        if elements != [b""] and any(map(self._compare_and_set.is_contended, puts.keys)):
-            return await self._compare_and_set.apply(puts, until)
-        raws = pack_all(puts.cells("value"))
-        results = await self._scripts.run(PUT, puts.keys, [raws, self._ttls_ms(puts), elements], until)
-        return await decided(_written(puts, raws, results), puts, results, self._compare_and_set, until)
-
-    async def delete(self, deletes: Batch, until: float) -> Results:
-        """Apply deletes without conditions and tokens."""
-        forget = [b"1" if forget else b"" for forget in shared(deletes.cells("forget"))]
-        results = await self._scripts.run(DELETE, deletes.keys, [forget], until)
-        return Results(Written, {"etag": [None] * len(deletes)}, failures(results))
-
-    def _ttls_ms(self, puts: Batch) -> Column:
-        """Return the times to live in ms, 0 for none. At time 0 an expiry equals the time to live."""
-        ttls_s = shared(puts.cells("ttl_s"))
-        words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
-        return [words[ttl_s] for ttl_s in ttls_s]
-
-
-async def decided(
-    written: Results, writes: Batch, results: Sequence[Reply], compare_and_set: CompareAndSet, until: float
-) -> Sequence[Outcome]:
-    """Return the outcomes of a script's results, after `compare_and_set` has applied the undecided writes."""
-    if UNDECIDED not in results:
-        return written
-    outcomes, undecided = [*written], [at for at, result in enumerate(results) if result == UNDECIDED]
-    for at, outcome in zip(undecided, await compare_and_set.apply(writes.at(undecided), until), strict=True):
-        outcomes[at] = outcome
-    return outcomes
-
-
-def _written(puts: Batch, raws: Sequence[bytes], results: Sequence[Any]) -> Results:
-    columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
-    if puts.has("returning"):
-        both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
-        columns["value"] = [value if returning else None for value, returning in both]
-    if any(results):
-        columns["expires_ms"] = results
-    return Results(Written, columns, failures(results))
-
-
-def failures(results: Sequence[Reply]) -> dict[int, TableError]:
-    """Return the errors among the results of records, by their positions."""
-    if set(map(type, results)) <= {int}:
-        return {}
-    return {at: result for at, result in enumerate(results) if isinstance(result, TableError)}
-
-
 class RecordBytes(msgspec.Struct, frozen=True):
     """The bytes that were read. `state` is `a` for absent, `v` for a value, `o` for another type than a string."""
 
@@ -280,47 +290,9 @@ class RecordBytes(msgspec.Struct, frozen=True):
     expires_ms: int = 0
 
 
-class RedisVersionedRecords:
-    """Reads and replaces records of one table, with their side keys if a write changes one."""
-
-    def __init__(self, names: KeyNames, reads: RecordReader, scripts: RecordScripts) -> None:
-        self._names = names
-        self._reads = reads
-        self._scripts = scripts
-        self._bounded = BoundedReads(UPDATE_BYTES_MAX)
-
-    async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
-        """Read the records of writes, with side keys if a write changes one. Large ones are read in several calls."""
-        names, sides = self._names.for_keys([write.key for write in writes]), any(map(_changes_side, writes))
-        return await self._bounded.read(names, partial(self._read, until, sides))
-
-    async def _read(
-        self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget
-    ) -> Sequence[VersionedRecord | TableError]:
-        side_names = side_keys(names) if sides else []
-        records: dict[int, VersionedRecord | TableError] = {}
-        for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
-            for at, position in enumerate(positions):
-                records[position] = (
-                    found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
-                )
-        return [records[position] for position in range(len(names))]
-
-    async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
-        """Replace records that have not changed since they were read. The outcomes include the expiry."""
-        keys = [replacement.write.key for replacement in replacements]
-        values = [_value(replacement) for replacement in replacements]
-        raws = [raw if value else b"" for raw, value in zip(pack_all(values), values, strict=True)]
-        columns = [*zip(*map(_arguments, replacements, raws), strict=True)]
-        results = await self._scripts.run(REPLACE, keys, columns, until)
-        return [*map(_outcome, replacements, raws, results)]
-
-
 def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedRecord:
     """Return the record at an index. The side keys, if any were read, follow the `count` records."""
-    raw, side = found.values[at], None
-    if len(found.values) > count:
-        side = found.values[at + count]
+    raw, side = found.values[at], found.values[at + count] if len(found.values) > count else None
     if at in found.wrong_types:
         return VersionedRecord(wrong_type(side), RecordBytes(b"o", b"", side or b""))
     expires_ms = found.expiries[at] if found.expiries else 0
@@ -328,33 +300,18 @@ def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedReco
     return VersionedRecord(stored(raw, expires_ms, side), version)
 
 
-def _value(replacement: Replacement) -> bytes:
-    """Return the new value, empty to delete the record."""
-    new = replacement.changed.stored
-    return b"" if new is None or new.value is None else new.value
-
-
-def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
-    version: RecordBytes = replacement.version
-    new = replacement.changed.stored
-    ttl_ms = 0 if new is None else new.expires_ms
-    side, write = (b"u", b"", b""), replacement.write
-    if _changes_side(write):
-        side = (b"t", version.side, pack_side(new))
-    return (version.state, version.value, _action(replacement, raw), raw, b"%d" % ttl_ms, *side)
-
-
 def _changes_side(write: Write) -> bool:
     return is_remembered(write) or (isinstance(write, Delete) and write.forget)
 
 
-def _action(replacement: Replacement, raw: bytes) -> bytes:
-    """Return the script's action: `d` delete, `k` put and keep the expiry, `p` put."""
-    if not raw:
-        return b"d"
-    new, version = replacement.changed.stored, replacement.version
+def _arguments(replacement: Replacement, raw: bytes) -> tuple[bytes, ...]:
+    """Return the arguments of the script. `raw` is empty to delete the record."""
+    version, new = replacement.version, replacement.changed.stored
+    ttl_ms = 0 if new is None else new.expires_ms
     # A new expiry is a time to live, which no time of expiry equals.
-    return b"k" if version.state == b"v" and new is not None and new.expires_ms == version.expires_ms else b"p"
+    put = b"k" if version.state == b"v" and ttl_ms == version.expires_ms else b"p"
+    side = (b"t", version.side, pack_side(new)) if _changes_side(replacement.write) else (b"u", b"", b"")
+    return (version.state, version.value, put if raw else b"d", raw, b"%d" % ttl_ms, *side)
 
 
 def _outcome(replacement: Replacement, raw: bytes, result: Reply) -> Outcome | bool:
