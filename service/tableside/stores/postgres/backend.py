@@ -8,12 +8,12 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 from weakref import WeakValueDictionary
 
 import asyncpg
 import msgspec
-from pydantic import BaseModel, Field, SecretStr, field_validator
+from pydantic import AfterValidator, BaseModel, Field, SecretStr
 
 from ...core import (
     Clock,
@@ -33,8 +33,6 @@ from .dsn import Address, addresses, checked_dsn, parameters, without_hosts
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
 from .schema import (
-    CANNOT_ALTER,
-    CREATED_CONCURRENTLY,
     TableDefinition,
     document_table_ddl,
     document_tables,
@@ -54,13 +52,28 @@ POOL_MAINTENANCE_EVERY_S = 10.0
 CREATE_ATTEMPTS = 5
 """How often a table that other replicas create at the same time is looked for."""
 
-APPLICATION_NAME = "tableside"
+CREATED_CONCURRENTLY = (
+    asyncpg.DuplicateTableError,
+    asyncpg.DuplicateColumnError,
+    asyncpg.UniqueViolationError,
+    asyncpg.DuplicateObjectError,
+)
+"""The errors of a replica that creates a table or its columns at the same time as another one."""
+
+CANNOT_ALTER = (
+    asyncpg.InsufficientPrivilegeError,
+    asyncpg.ReadOnlySQLTransactionError,
+    asyncpg.LockNotAvailableError,
+)
+"""The errors if the service may not add columns, or other transactions use the table for too long."""
+
+Dsn = Annotated[SecretStr, AfterValidator(lambda dsn: SecretStr(checked_dsn(dsn.get_secret_value())))]
 
 
 class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     """The database's address, and the connection limits of one process. Times are in seconds."""
 
-    dsn: SecretStr
+    dsn: Dsn
     connections_max: int = Field(default=10, ge=1, le=1000)
     connections_min: int = Field(default=0, ge=0, le=1000)
     connect_timeout_s: float = Field(default=5.0, gt=0, le=300)
@@ -72,11 +85,6 @@ class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     def place(self) -> str:
         """Return the server's address and the database."""
         return url_place(self.dsn.get_secret_value())
-
-    @field_validator("dsn")
-    @classmethod
-    def _check_dsn(cls, dsn: SecretStr) -> SecretStr:
-        return SecretStr(checked_dsn(dsn.get_secret_value()))
 
 
 class PostgresTableOptions(BaseModel, frozen=True, extra="forbid"):
@@ -96,11 +104,12 @@ class PostgresBackend:
         self._settings = settings
         self._clock = clock
         self._health = WriteHealth()
-        self._addresses = addresses(settings.dsn.get_secret_value())
-        self._parameters = parameters(settings.dsn.get_secret_value())
+        self._dsn = settings.dsn.get_secret_value()
+        self._addresses = addresses(self._dsn)
+        self._parameters = parameters(self._dsn)
         self._is_pooled = False
-        limits = settings.connections_max, settings.connections_min
-        self._pool = Pool(self._connect, *limits, age_max_s=settings.connection_age_max_s)
+        limits = settings.connections_max, settings.connections_min, settings.connection_age_max_s
+        self._pool = Pool(self._connect, *limits)
         self._stores = WeakValueDictionary[tuple[str, str], PostgresStore]()  # of tables that are still open
         self._tasks = [asyncio.create_task(self._maintain_pool_forever()), asyncio.create_task(self._sweep_forever())]
 
@@ -213,30 +222,25 @@ class PostgresBackend:
         try:
             async with asyncio.timeout(timeout_s):
                 return await self._connect_to_session(address)
-        except asyncio.CancelledError:
-            self._try_last(address)
-            raise
-        except TimeoutError:
-            self._try_last(address)
+        except (asyncio.CancelledError, TimeoutError) as error:
+            # Try other hosts before one that hangs, if any host with the required role may be used.
+            if "target_session_attrs" in self._parameters:
+                self._addresses.sort(key=lambda other: other == address)
+            if isinstance(error, asyncio.CancelledError):
+                raise
             raise StoreUnavailable(f"PostgreSQL did not respond within {timeout_s:g} s") from None
         except (*DRIVER_ERRORS, ValueError) as error:
             raise connection_fault(error, self._parameters) from error
 
-    def _try_last(self, address: Address) -> None:
-        """Try other hosts before one that hangs, if any host with the required role may be used."""
-        if "target_session_attrs" in self._parameters:
-            self._addresses.sort(key=lambda other: other == address)
-
     async def _connect_to_session(self, address: Address) -> Connection:
         host, port = address
-        dsn = self._settings.dsn.get_secret_value()
         connection: Connection = await asyncpg.connect(
-            dsn if host is None else without_hosts(dsn),
+            self._dsn if host is None else without_hosts(self._dsn),
             host=host,
             port=port,
             timeout=self._settings.connect_timeout_s,
             loop=frame_checking_loop(),
-            server_settings={"application_name": APPLICATION_NAME},
+            server_settings={"application_name": "tableside"},
             connection_class=Connection,
             max_cacheable_statement_size=0,  # without a limit: a table has few statements, which list all its columns
             statement_cache_size=0 if self._is_pooled else STATEMENTS_MAX,

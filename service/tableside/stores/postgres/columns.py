@@ -11,40 +11,45 @@ together with `infinity` and `-infinity`. PostgreSQL would accept more: words su
 zones that it ignores.
 """
 
+# ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes
+
 import base64
 import binascii
 import datetime as dt
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import orjson
 
-from ...core import Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from ...core import INTEGER_MAX, INTEGER_MIN, Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
 from .connections import Texts
 from .errors import ColumnMismatch
-from .schema import VALUE, Column, TableDefinition
-from .value_sql import UNCHANGED, ValueSql, columns_value_sql
+from .schema import VALUE, Column, TableDefinition, literal, quoted
+
+UNCHANGED = b"\xff"
+"""Sent instead of the text of a member that a write leaves unchanged. It is not UTF-8, so no text equals it."""
 
 
 class DocumentLayout:
     """Stores a value in one `jsonb` column.
 
-    `sql` is the SQL for values. `preserves_text`: reads return exactly the canonical text that was written.
-    `absent_texts` are the column texts of a row without a value, None if every row is a record.
+    `data` are the columns to write. `value` is the SQL for a value's JSON text, `present` for whether a row has a
+    value, and `is_object` for whether the value is a JSON object. `preserves_text`: reads return exactly the canonical
+    text that was written. `absent_texts` are the column texts of a row without a value, None if every row is a record.
     """
 
     preserves_text = True
+    value = f't."{VALUE}"::text'
+    present = f't."{VALUE}" IS NOT NULL'
+    is_object = f"jsonb_typeof(t.\"{VALUE}\") = 'object'"
 
     def __init__(self, table: TableDefinition) -> None:
-        column = table.column(VALUE)
-        if column is None or column.type != "jsonb" or column.generated:
+        self.data = tuple(column for column in table.columns if column.name == VALUE)
+        if not self.data or self.data[0].type != "jsonb" or self.data[0].generated:
             raise Unsupported(f"layout document needs a column {VALUE!r} of type jsonb")
-        self.sql = ValueSql(
-            (column,), f't."{VALUE}"::text', f't."{VALUE}" IS NOT NULL', f"jsonb_typeof(t.\"{VALUE}\") = 'object'"
-        )
-        self.absent_texts: Texts | None = None if column.not_null else (None,)
+        self.absent_texts: Texts | None = None if self.data[0].not_null else (None,)
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return the value's text."""
@@ -58,21 +63,17 @@ class ColumnsLayout:
     """Stores each top-level member in a separate column, except the key and reserved names."""
 
     preserves_text = False
+    present = is_object = "true"
     absent_texts: Texts | None = None
 
     def __init__(self, table: TableDefinition) -> None:
-        keys = {key.name for key in table.key_columns}
-        member_columns = [
-            column
-            for column in table.columns
-            if column.name not in keys and not column.name.startswith(values.RESERVED_PREFIX)
-        ]
-        self._written = tuple(column for column in member_columns if not column.generated)
-        self._read_only = frozenset(column.name for column in member_columns if column.generated)
-        self._names = frozenset(column.name for column in self._written)
-        self._times = frozenset(column.name for column in self._written if column.type in TYPES_WITH_YEARS)
-        self._required = frozenset(column.name for column in self._written if column.not_null)
-        self.sql = ValueSql(self._written, columns_value_sql(member_columns), "true", "true")
+        reserved, keys = values.RESERVED_PREFIX, table.key_columns
+        members = [column for column in table.columns if column not in keys and not column.name.startswith(reserved)]
+        self.value = members_sql(members)
+        self.data = tuple(column for column in members if not column.generated)
+        self._names = frozenset(column.name for column in self.data)
+        self._read_only = frozenset(column.name for column in members if column.generated)
+        self._times = frozenset(column.name for column in self.data if column.type in TYPES_WITH_YEARS)
 
     def column_texts(self, value: bytes, before: bytes | None) -> Texts:
         """Return each column's text: None for a missing member, and for a null unless the column's type is JSON.
@@ -81,21 +82,25 @@ class ColumnsLayout:
         member shows, or have a type that cannot be written. Raise ColumnMismatch if a column cannot store its member.
         """
         members, previous = values.decode(value), values.decode(before) if before else {}
-        unchanged = {name for name in members.keys() & previous.keys() if _same(members[name], previous[name])}
+        both = members.keys() & previous.keys()
+        unchanged = {name for name in both if _sorted_text(members[name]) == _sorted_text(previous[name])}
         if not members.keys() <= self._names:
-            self._check_read_only(members.keys() - unchanged)
-        texts = tuple(
-            UNCHANGED
-            if column.name in unchanged
-            else to_text(column, members[column.name])
-            if column.name in members
-            else None
-            for column in self._written
-        )
-        for column, text in zip(self._written, texts, strict=True):
-            if text is None and column.name in self._required:
+            changed = members.keys() - unchanged
+            if unknown := sorted(changed - self._names - self._read_only):
+                raise ColumnMismatch(f"the table has no column {quoted_list(unknown)}")
+            if generated := sorted(changed & self._read_only):
+                name = generated[0]
+                raise ColumnMismatch(f"column {name!r} is generated by the database: omit it or leave it unchanged")
+        texts: list[bytes | None] = []
+        for column in self.data:
+            if column.name in unchanged:
+                texts.append(UNCHANGED)
+            else:
+                texts.append(to_text(column, members[column.name]) if column.name in members else None)
+        for column, text in zip(self.data, texts, strict=True):
+            if text is None and column.not_null:
                 raise ColumnMismatch(f"column {column.name!r} may not be null")
-        return texts
+        return tuple(texts)
 
     def check_update(self, update: Update, before: bytes | None) -> None:
         """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
@@ -108,19 +113,11 @@ class ColumnsLayout:
                 "compare: set it to another time"
             )
 
-    def _check_read_only(self, changed: set[str]) -> None:
-        if unknown := sorted(changed - self._names - self._read_only):
-            raise ColumnMismatch(f"the table has no column {quoted_list(unknown)}")
-        if generated := sorted(changed & self._read_only):
-            raise ColumnMismatch(f"column {generated[0]!r} is generated by the database: omit it or leave it unchanged")
-
 
 ValueLayout: TypeAlias = DocumentLayout | ColumnsLayout
 
-
-def _same(member: Json, other: Json) -> bool:
-    """Return whether two members are equal, with members of objects in any order. `1` is not `true`."""
-    return orjson.dumps(member, option=orjson.OPT_SORT_KEYS) == orjson.dumps(other, option=orjson.OPT_SORT_KEYS)
+_sorted_text = partial(orjson.dumps, option=orjson.OPT_SORT_KEYS)
+"""The text of a member. Equal members have equal texts, with members of objects in any order. `1` is not `true`."""
 
 
 # The types of columns
@@ -186,19 +183,6 @@ def to_text(column: Column, member: Json) -> bytes | None:
     return _scalar_text(column, column.type, member).encode()
 
 
-def input_sql(column: Column) -> str:
-    """Return a query that fails if a column does not accept the text in `$1`.
-
-    It converts the text as an assignment does: an explicit cast would truncate it to the type's length.
-    """
-    return f"SELECT FROM json_to_record(json_build_object('text', $1::text)) AS r(text {column.full_type})"
-
-
-def limits_texts(column: Column) -> bool:
-    """Return whether a key column cannot store every key: it has a length, or fewer than 64 bits."""
-    return column.modifier is not None or column.type in ("int2", "int4")
-
-
 def _scalar_text(column: Column, type_name: str, member: Json) -> str:
     if type_name in JSON_TYPES:
         return orjson.dumps(member).decode()
@@ -224,14 +208,11 @@ def _fault(modifier: int | None, type_name: str, member: Json, text: str) -> str
         return None
     if type_name in ("varchar", "bpchar") and len(text) > modifier - 4:
         return f"more than {modifier - 4} characters"
-    if type_name == "numeric" and isinstance(member, str) and _digits_after_point(text) > _scale(modifier):
-        return f"more than {_scale(modifier)} digits after the decimal point"
+    if type_name == "numeric" and isinstance(member, str):
+        scale = ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400  # the modifier contains it in 11 bits, signed
+        if _digits_after_point(text) > scale:
+            return f"more than {scale} digits after the decimal point"
     return None
-
-
-def _scale(modifier: int) -> int:
-    """Return how many digits after the decimal point a `numeric` has. The modifier contains them in 11 bits, signed."""
-    return ((modifier - 4 & 0x7FF) ^ 0x400) - 0x400
 
 
 def _digits_after_point(text: str) -> int:
@@ -277,17 +258,13 @@ def _string_text(member: Json) -> str | None:
     return member if isinstance(member, str) else None
 
 
-def _bool_text(member: Json) -> str | None:
-    return orjson.dumps(member).decode() if isinstance(member, bool) else None
-
-
 def _integer_text(bound: int, member: Json) -> str | None:
     return str(member) if type(member) is int and -bound <= member < bound else None
 
 
 _CONVERTERS: dict[str, Callable[[Json], str | None]] = {
     **{name: partial(_integer_text, bound) for name, bound in INTEGER_BOUNDS.items()},
-    "bool": _bool_text,
+    "bool": lambda member: orjson.dumps(member).decode() if isinstance(member, bool) else None,
     "bytea": _bytes_text,
     "float4": _number_text,
     "float8": _number_text,
@@ -308,12 +285,10 @@ def _array_text(column: Column, type_name: str, member: Json) -> str:
         elif isinstance(element, list) and type_name not in JSON_TYPES:
             parts.append(_array_text(column, type_name, element))
         else:
-            parts.append(_element_text(_scalar_text(column, type_name, element)))
+            text = _scalar_text(column, type_name, element)
+            is_plain = _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL"
+            parts.append(text if is_plain else _in_quotes(text))
     return "{" + (";" if type_name == "box" else ",").join(parts) + "}"
-
-
-def _element_text(text: str) -> str:
-    return text if _PLAIN_LITERAL.fullmatch(text) and text.upper() != "NULL" else _in_quotes(text)
 
 
 def _in_quotes(text: str) -> str:
@@ -357,3 +332,55 @@ def _has_year_in_utc(text: str) -> bool:
         return moment.tzinfo is None or bool(moment.astimezone(dt.UTC))
     except (ValueError, OverflowError):
         return False
+
+
+# The SQL for the JSON text of a value
+
+_MEMBERS_PER_CALL = 45
+"""How many members one `concat_ws` call joins. PostgreSQL functions take at most 100 arguments."""
+
+
+def members_sql(columns: Sequence[Column]) -> str:
+    """Return SQL for the JSON text of the members in these columns, without those that are NULL.
+
+    PostgreSQL itself produces the JSON (`to_jsonb`), except for `bytea`, which becomes base64, and for a `numeric` that
+    no JSON number equals, which becomes its decimal text.
+    """
+    parts = []
+    for column in columns:
+        name = literal(orjson.dumps(column.name).decode() + ":")
+        parts.append(f"{name} || ({_json_sql(column, f't.{quoted(column.name)}')})::text")
+    while len(parts) > _MEMBERS_PER_CALL:
+        groups = [parts[start : start + _MEMBERS_PER_CALL] for start in range(0, len(parts), _MEMBERS_PER_CALL)]
+        parts = [f"nullif(concat_ws(',', {', '.join(group)}), '')" for group in groups]
+    return f"('{{' || concat_ws(',', {', '.join(parts)}) || '}}')" if parts else "'{}'"
+
+
+def _json_sql(column: Column, content: str) -> str:
+    as_is, as_texts = f"to_jsonb({content})", f"to_jsonb({content}::text{'[]' if column.element else ''})"
+    if column.type == "bytea":
+        return f"to_jsonb({_base64_sql(content)})"
+    if column.element == "bytea":
+        each = f"ARRAY(SELECT {_base64_sql('e')} FROM unnest({content}) AS e)"
+        return f"CASE WHEN {content} IS NULL OR array_ndims({content}) > 1 THEN {as_is} ELSE to_jsonb({each}) END"
+    if column.type == "numeric":
+        trimmed = f"trim_scale({content})"
+        return f"CASE WHEN {_is_number_sql(trimmed)} THEN to_jsonb({trimmed}) ELSE {as_texts} END"
+    if column.element == "numeric":
+        each = f"SELECT bool_and({_is_number_sql('e')}) FROM unnest({content}) AS e"
+        return f"CASE WHEN ({each}) THEN {as_is} ELSE {as_texts} END"
+    return as_is
+
+
+def _base64_sql(content: str) -> str:
+    return f"translate(encode({content}, 'base64'), E'\\n', '')"
+
+
+def _is_number_sql(content: str) -> str:
+    """Return SQL for whether a `numeric` is written as a 64-bit integer, or has the shortest digits of a double."""
+    is_integer = f"scale({content}) = 0 AND {content} BETWEEN {INTEGER_MIN} AND {INTEGER_MAX}"
+    return (
+        f"CASE WHEN {is_integer} THEN true "
+        f"WHEN abs({content}) BETWEEN 1e-300 AND 1e300 THEN {content}::float8::text::numeric = {content} "
+        f"ELSE {content}::text IN ('NaN', 'Infinity', '-Infinity') END"
+    )

@@ -14,27 +14,19 @@ is too old, the pool opens new connections, which follow the DSN again.
 """
 
 import asyncio
-import contextlib
 import math
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 import asyncpg
+import msgspec
 
 from ...core import Applied, Connections, Contended, DeadlineExceeded, TableError, exponential_backoff_s
-from .errors import (
-    DRIVER_ERRORS,
-    is_connection_error,
-    is_input_error,
-    is_read_only_error,
-    is_rolled_back,
-    is_row_error,
-    translate_error,
-)
+from .errors import DRIVER_ERRORS, is_connection_error, is_input_error, is_row_error, translate_error
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
@@ -81,20 +73,13 @@ class Connection(asyncpg.Connection):
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.opened_at = time.monotonic()
-        self._role_at_opening = self._role()
+        self.role_at_opening = self.role()
 
-    @property
-    def was_read_only(self) -> bool:
-        """Whether the server reported that it accepts no writes, when the connection was opened."""
-        return "on" in self._role_at_opening
+    def role(self) -> tuple[str | None, str | None]:
+        """Return whether the server is a standby, and whether it is read-only: `on` or `off`, None if unknown.
 
-    @property
-    def has_changed_role(self) -> bool:
-        """Whether the server reports another role than at the opening: it was promoted, or is read-only now."""
-        return self._role() != self._role_at_opening
-
-    def _role(self) -> tuple[str | None, str | None]:
-        """Return what PostgreSQL 14 and later report without a request, with the answer to any statement."""
+        PostgreSQL 14 and later report this without a request, with the answer to any statement.
+        """
         settings = self.get_settings()
         return getattr(settings, "in_hot_standby", None), getattr(settings, "default_transaction_read_only", None)
 
@@ -107,17 +92,14 @@ async def configure(connection: Connection) -> bool:
 
     A pooler does not report the process of its session as its own: it uses several, one after the other.
     """
-    is_own = f"pg_backend_pid() = {connection.get_server_pid()}"
-    isolation = {"default_transaction_isolation": "read committed"}
-    parameters = {**_parameters(connection), **isolation}
-    return await connection.execute(f"{_set(parameters, local=False)} WHERE {is_own}") == "SELECT 1"
+    isolation = "set_config('default_transaction_isolation', 'read committed', False)"
+    where = f"pg_backend_pid() = {connection.get_server_pid()}"
+    sql = f"{_set_parameters(connection, local=False)}, {isolation} WHERE {where}"
+    return await connection.execute(sql) == "SELECT 1"
 
 
-def _parameters(connection: Connection) -> dict[str, str]:
-    return {**_PARAMETERS, **(_CLIENT_CHECK if connection.get_server_version() >= (14,) else {})}
-
-
-def _set(parameters: dict[str, str], *, local: bool) -> str:
+def _set_parameters(connection: Connection, *, local: bool) -> str:
+    parameters = _PARAMETERS | (_CLIENT_CHECK if connection.get_server_version() >= (14,) else {})
     return "SELECT " + ", ".join(f"set_config('{name}', '{value}', {local})" for name, value in parameters.items())
 
 
@@ -125,7 +107,7 @@ class Pool:
     """Lends at most `maximum` connections at a time. Further borrowers wait in order of arrival."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[Connection]], maximum: int, minimum: int = 0, *, age_max_s: float
+        self, connect: Callable[[], Awaitable[Connection]], maximum: int, minimum: int, age_max_s: float
     ) -> None:
         self._connect = connect
         self._minimum = minimum
@@ -153,13 +135,13 @@ class Pool:
             connection = (None if fresh else self._take_idle()) or await self._connect_new()
             try:
                 if connection.is_pooled:
-                    await connection.execute(f"{BEGIN}; {_set(_parameters(connection), local=True)}")
+                    await connection.execute(f"{BEGIN}; {_set_parameters(connection, local=True)}")
                 yield connection
                 if connection.is_pooled and connection.is_in_transaction():
                     await connection.execute("COMMIT")
                 reusable = True
             except asyncpg.PostgresError as error:
-                if is_read_only_error(error) and not connection.was_read_only:
+                if isinstance(error, asyncpg.ReadOnlySQLTransactionError) and "on" not in connection.role_at_opening:
                     self._renew()
                 if not is_connection_error(error):  # only the statement failed
                     if connection.is_in_transaction():
@@ -219,7 +201,7 @@ class Pool:
         if connection is None:
             self._free.release()
             return
-        if connection.has_changed_role:
+        if connection.role() != connection.role_at_opening:  # it was promoted, or is read-only now
             self._renew()
         if reusable and not self._closed and self._is_usable(connection) and not connection.is_in_transaction():
             self._idle.append((time.monotonic(), connection))
@@ -247,7 +229,7 @@ class Pool:
         A server that does not answer that either is lost, with all other connections to it.
         """
         try:
-            with contextlib.suppress(Exception):
+            with suppress(Exception):
                 try:
                     await asyncio.wait_for(connection.close(timeout=CLOSE_TIMEOUT_S), CLOSE_TIMEOUT_S)
                 except TimeoutError:
@@ -261,34 +243,33 @@ Texts: TypeAlias = tuple[bytes | None, ...]
 """The texts of a row's written columns, in their order. None is NULL."""
 
 
-class Progress:
+class Progress(msgspec.Struct):
     """The progress of one attempt: whether a write was sent whose response is unknown, and the texts of its rows."""
 
-    def __init__(self) -> None:
-        self.applied: Applied = "no"
-        self.texts: Sequence[Texts] = ()
+    applied: Applied = "no"
+    texts: Sequence[Texts] = ()
 
 
 Work: TypeAlias = Callable[[Connection, Sequence[Item], Progress], Awaitable[Sequence[Result]]]
-ExplainError: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Texts], float], Awaitable[TableError]]
 
 
 class RowsRejected(Exception):
-    """The server rejected some of the rows that the work sent."""
-
-    def __init__(self, error: asyncpg.PostgresError, progress: Progress) -> None:
-        super().__init__()
-        self.error = error
-        self.texts = progress.texts
+    """The server rejected some of the rows that the work sent: its error, and the texts of the rows."""
 
 
 class DeadlineRetry:
-    """Runs work on the connections of a pool for one table."""
+    """Runs work on the connections of a pool for one table. `explain` returns the error of one rejected row."""
 
-    def __init__(self, pool: Pool, table: str, explain: ExplainError) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        table: str,
+        explain: Callable[[asyncpg.PostgresError, Sequence[Texts], float], Awaitable[TableError]],
+    ) -> None:
         self._pool = pool
         self._table = table
         self._explain = explain
+        self._exceeded = f"table {table!r}: the deadline was exceeded"
 
     async def run_each(
         self, work: Work[Item, Result], items: Sequence[Item], until: float
@@ -300,7 +281,8 @@ class DeadlineRetry:
             return [error] * len(items)
         except RowsRejected as rejected:
             if len(items) == 1:
-                return [await self._explain(rejected.error, rejected.texts, until)]
+                reason, texts = rejected.args
+                return [await self._explain(reason, texts, until)]
         middle = len(items) // 2
         return [*await self.run_each(work, items[:middle], until), *await self.run_each(work, items[middle:], until)]
 
@@ -315,22 +297,18 @@ class DeadlineRetry:
                         return await work(connection, items, progress)
             except DRIVER_ERRORS as error:
                 if isinstance(error, TimeoutError) and time.monotonic() >= until:
-                    raise self._deadline_exceeded(progress.applied) from None
-                rejected = is_row_error(error) or (progress.texts and is_input_error(error))
-                if isinstance(error, asyncpg.PostgresError) and rejected:
-                    raise RowsRejected(error, progress) from error
+                    raise DeadlineExceeded(self._exceeded, applied=progress.applied) from None
+                if is_row_error(error) or (progress.texts and is_input_error(error)):
+                    raise RowsRejected(error, progress.texts) from error
                 lost = is_connection_error(error) and progress.applied == "no"
-                if not repeated and (lost or is_read_only_error(error)):
+                if not repeated and (lost or isinstance(error, asyncpg.ReadOnlySQLTransactionError)):
                     repeated, fresh = True, lost
                     continue
-                if not is_rolled_back(error):
+                if not isinstance(error, asyncpg.SerializationError | asyncpg.DeadlockDetectedError):
                     raise translate_error(error, self._table, applied=progress.applied) from error
                 fresh = False
             pause_s = exponential_backoff_s(attempt, PAUSE_S, PAUSE_MAX_S, random.random)
             if time.monotonic() + pause_s >= until:
-                raise self._deadline_exceeded("no")
+                raise DeadlineExceeded(self._exceeded)
             await asyncio.sleep(pause_s)
         raise Contended(f"table {self._table!r}: PostgreSQL rolled back the transaction {ATTEMPTS_MAX} times")
-
-    def _deadline_exceeded(self, applied: Applied) -> DeadlineExceeded:
-        return DeadlineExceeded(f"table {self._table!r}: the deadline was exceeded", applied=applied)

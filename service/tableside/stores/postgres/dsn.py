@@ -50,7 +50,10 @@ def checked_dsn(dsn: str) -> str:
     if not separator or not _SCHEME.fullmatch(scheme):
         raise ValueError("must begin with postgresql://")
     dsn = f"postgresql://{rest}"
-    parts = _split(dsn)
+    try:
+        parts = split_url(dsn)
+    except ValueError:  # its text may contain the password
+        raise ValueError("is not a URL") from None
     if parts.fragment or parts.netloc.count("@") > 1 or "@" in parts.path or _INCOMPLETE_ESCAPE.search(parts.netloc):
         raise ValueError(_MUST_ENCODE)
     parameters = _checked_parameters(parts)
@@ -66,10 +69,10 @@ def parameters(dsn: str) -> dict[str, str]:
 
 def addresses(dsn: str) -> list[Address]:
     """Return the hosts and ports of a checked DSN, which are tried one after the other."""
-    given, parts = parameters(dsn), split_url(dsn)
+    given, hosts = parameters(dsn), split_url(dsn).netloc.rpartition("@")[2]
     if given.get("target_session_attrs") == "prefer-standby":
         return [(None, None)]  # the driver compares all of them
-    named = [_host_and_port(text) for text in (_address(parts) or given.get("host", "")).split(",")]
+    named = [_host_and_port(text) for text in (hosts or given.get("host", "")).split(",")]
     ports = [int(port) for port in given.get("port", "").split(",") if port]
     return [(host, ports[min(index, len(ports) - 1)] if ports else port) for index, (host, port) in enumerate(named)]
 
@@ -77,13 +80,6 @@ def addresses(dsn: str) -> list[Address]:
 def without_hosts(dsn: str) -> str:
     """Return a checked DSN without its hosts and their ports. The driver splits DSNs by `urlsplit`."""
     return re.sub("^(postgresql://(?:[^/?#]*@)?)[^/?#@]*", r"\1", dsn)
-
-
-def _split(dsn: str) -> SplitResult:
-    try:
-        return split_url(dsn)
-    except ValueError:  # its text may contain the password
-        raise ValueError("is not a URL") from None
 
 
 def _checked_parameters(parts: SplitResult) -> dict[str, str]:
@@ -101,9 +97,9 @@ def _checked_parameters(parts: SplitResult) -> dict[str, str]:
 
 
 def _check_ports(parts: SplitResult, given: Mapping[str, str]) -> None:
-    ports = given.get("port", "").split(",")
+    hosts, ports = parts.netloc.rpartition("@")[2].split(","), given.get("port", "").split(",")
     try:
-        for text in [f"//{host}" for host in _address(parts).split(",")] + [f"//host:{port}" for port in ports]:
+        for text in [f"//{host}" for host in hosts] + [f"//host:{port}" for port in ports]:
             check_port(text)
     except ValueError:
         if "@" in parts.query:  # a password with a question mark
@@ -120,18 +116,10 @@ def _check_files(given: Mapping[str, str]) -> None:
     if mode.startswith("verify") and not root and not (Path.home() / ".postgresql/root.crt").exists():
         raise ValueError(f"needs the parameter 'sslrootcert', a file of certificates, for the sslmode {mode!r}")
     if root and mode.startswith("verify"):
-        _check_certificates(root)
-
-
-def _check_certificates(path: str) -> None:
-    try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(path)
-    except OSError:
-        raise ValueError("has a parameter 'sslrootcert' whose file has no certificates") from None
-
-
-def _address(parts: SplitResult) -> str:
-    return parts.netloc.rpartition("@")[2]
+        try:
+            ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(root)
+        except OSError:
+            raise ValueError("has a parameter 'sslrootcert' whose file has no certificates") from None
 
 
 def _host_and_port(text: str) -> Address:

@@ -46,7 +46,6 @@ DRIVER_ERRORS = (
     asyncpg.InternalClientError,
 )
 
-_ROLLED_BACK = frozenset({"40001", "40P01"})
 _EXTENSION_ERRORS = ("42601", "XX000")
 """Also raised by the types of extensions, such as `ltree`, if they reject a text."""
 
@@ -63,32 +62,30 @@ _POOLER_FAULTS = {
 }
 """What is wrong if an error of a pooler contains a text."""
 
-_EXCHANGED_SESSION = StoreMisconfigured, f"{_POOLER}: the session changes between two statements"
-_NOT_RUNNING = StoreUnavailable, "PostgreSQL is starting, recovering or shutting down"
-_NO_TABLE = TableNotFound, "PostgreSQL has no such table"
+_REFUSED_PARAMETERS = {"22023", "42602", "42704", "55P02", "0A000"}
+_REFUSED_LOGINS = {
+    "28P01": "PostgreSQL rejects the user or the password of the DSN",
+    "28000": "PostgreSQL does not let the DSN's user log in: the role does not exist or may not log in, or "
+    "pg_hba.conf has no entry for this user, database, address and sslmode",
+    **dict.fromkeys(("3D000", "55000"), "the database of the DSN does not exist, or accepts no connections"),
+    "42501": "the DSN's user has no permission to connect to the database",
+}
 _FAULTS: dict[str, tuple[type[TableError], str]] = {
     "25006": (WritesRejected, "PostgreSQL is read-only"),
-    "26000": _EXCHANGED_SESSION,
     "2BP01": (Unsupported, "another object of the database, such as a view, needs the table"),
-    "3F000": _NO_TABLE,
     "42501": (Unsupported, "PostgreSQL denies permission to this role"),
-    "42P01": _NO_TABLE,
-    "42P05": _EXCHANGED_SESSION,
     "53100": (WritesRejected, "the disk of PostgreSQL is full"),
     "53200": (StoreUnavailable, "PostgreSQL is out of memory"),
     "53300": (Throttled, "PostgreSQL has too many connections"),
     "55P03": (Contended, "another transaction held the record's lock for longer than lock_timeout"),
     "57014": (StoreUnavailable, "PostgreSQL cancelled the statement"),
-    "57P01": _NOT_RUNNING,
-    "57P02": _NOT_RUNNING,
-    "57P03": _NOT_RUNNING,
+    **dict.fromkeys(("3F000", "42P01"), (TableNotFound, "PostgreSQL has no such table")),
+    **dict.fromkeys(("26000", "42P05"), (StoreMisconfigured, f"{_POOLER}: the session changes between two statements")),
+    **dict.fromkeys(
+        ("57P01", "57P02", "57P03"), (StoreUnavailable, "PostgreSQL is starting, recovering or shutting down")
+    ),
 }
 """The kind and the reason of errors, by their SQLSTATE."""
-
-
-def is_rolled_back(error: BaseException) -> bool:
-    """Return whether the server rolled back a transaction that may succeed when it is retried."""
-    return isinstance(error, asyncpg.PostgresError) and error.sqlstate in _ROLLED_BACK
 
 
 def is_row_error(error: BaseException) -> bool:
@@ -103,14 +100,7 @@ def is_input_error(error: BaseException) -> bool:
 
 def is_connection_error(error: BaseException) -> bool:
     """Return whether the connection failed, so that a statement sent on it may or may not have been applied."""
-    if isinstance(error, asyncpg.PostgresError):
-        return (error.sqlstate or "").startswith(_CONNECTION_ERRORS)
-    return True
-
-
-def is_read_only_error(error: BaseException) -> bool:
-    """Return whether the server accepts no writes. It has not applied the statement."""
-    return isinstance(error, asyncpg.ReadOnlySQLTransactionError)
+    return not isinstance(error, asyncpg.PostgresError) or (error.sqlstate or "").startswith(_CONNECTION_ERRORS)
 
 
 def rejected_row_error(error: asyncpg.PostgresError, table: str) -> TableError:
@@ -133,7 +123,12 @@ def rejected_row_error(error: asyncpg.PostgresError, table: str) -> TableError:
 def connection_fault(error: BaseException, parameters: Collection[str]) -> TableError:
     """Return the reason why a connection cannot be opened. `parameters` are the names of the DSN's parameters."""
     if isinstance(error, asyncpg.PostgresError):
-        return _refused_login(error, parameters)
+        if reason := _REFUSED_LOGINS.get(error.sqlstate or ""):
+            return StoreMisconfigured(reason)
+        named = [name for name in re.findall(r'"([^"]+)"', str(error)) if name in parameters]
+        if named and error.sqlstate in _REFUSED_PARAMETERS:
+            return StoreMisconfigured(f"PostgreSQL does not accept a parameter of the DSN: {quoted_list(named)}")
+        return translate_error(error, "", applied="no")
     if isinstance(error, ssl.SSLCertVerificationError):
         return StoreMisconfigured(f"PostgreSQL's TLS certificate is not valid: {error.verify_message}")
     if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
@@ -149,25 +144,6 @@ def connection_fault(error: BaseException, parameters: Collection[str]) -> Table
     if isinstance(error, asyncpg.InterfaceError) and "authentication" in str(error):
         return StoreMisconfigured("PostgreSQL requires a kind of authentication that the driver does not have")
     return StoreUnavailable(f"the connection to PostgreSQL failed ({type(error).__name__})")
-
-
-def _refused_login(error: asyncpg.PostgresError, parameters: Collection[str]) -> TableError:
-    named = [name for name in re.findall(r'"([^"]+)"', str(error)) if name in parameters]
-    match error.sqlstate:
-        case "28P01":
-            return StoreMisconfigured("PostgreSQL rejects the user or the password of the DSN")
-        case "28000":
-            return StoreMisconfigured(
-                "PostgreSQL does not let the DSN's user log in: the role does not exist or may not log in, or "
-                "pg_hba.conf has no entry for this user, database, address and sslmode"
-            )
-        case "3D000" | "55000":
-            return StoreMisconfigured("the database of the DSN does not exist, or accepts no connections")
-        case "42501":
-            return StoreMisconfigured("the DSN's user has no permission to connect to the database")
-        case "22023" | "42602" | "42704" | "55P02" | "0A000" if named:
-            return StoreMisconfigured(f"PostgreSQL does not accept a parameter of the DSN: {quoted_list(named)}")
-    return translate_error(error, "", applied="no")
 
 
 def translate_error(error: BaseException, table: str, *, applied: Applied) -> TableError:

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import msgspec
@@ -19,6 +19,7 @@ from ...core import (
     INTEGER_MIN,
     NO_MEMORY,
     NOT_READ,
+    Batch,
     BoundedReads,
     Clock,
     InvalidOperation,
@@ -46,9 +47,6 @@ READ_KEYS_MAX = 1000
 
 SMALL_BYTES_MAX = 2**20
 """Values of up to this size together are searched in one step."""
-
-_LINE_SEPARATOR = b"\n"
-"""The separator between the texts of a result. It never occurs within a text, because JSON escapes it."""
 
 
 class SideRow(msgspec.Struct, frozen=True):
@@ -91,9 +89,14 @@ class RecordReader:
         self._parts = len(sql.key_columns)
         self._bounded = BoundedReads()
 
-    async def get(self, keys: Sequence[Key], until: float) -> Sequence[Outcome]:
+    async def get(self, gets: Batch, until: float) -> Sequence[Outcome]:
         """Return the outcomes of Gets. Large records are read in several calls."""
-        return await self._bounded.read(keys, partial(self._get_in_chunks, until))
+
+        async def read(keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
+            work, chunks = partial(self._get, budget), chunks_of(keys, READ_KEYS_MAX)
+            return [*chain.from_iterable([await self._retry.run_each(work, chunk, until) for chunk in chunks])]
+
+        return await self._bounded.read(gets.keys, read)
 
     async def find(
         self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress
@@ -120,12 +123,6 @@ class RecordReader:
             budget.spend(len(writers or ""))
             sides[self._sql.key_of(row)] = SideRow(version, expires_ms or 0, parse_memory(writers))
         return sides
-
-    async def _get_in_chunks(self, until: float, keys: Sequence[Key], budget: ReadBudget) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(keys, READ_KEYS_MAX):
-            outcomes += await self._retry.run_each(partial(self._get, budget), chunk, until)
-        return outcomes
 
     async def _get(self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress) -> list[Outcome]:
         if (row := await self._read(self._sql.read, connection, keys, budget, self._clock())) is None:
@@ -163,13 +160,11 @@ class RecordReader:
         for key, text, etag, expires_ms, writers in zip(keys, *columns, row[-1] or (), strict=False):
             if yielder.due:
                 await yielder.maybe_yield()
-            value = canonical(text) if text else None
+            value, memory = canonical(text) if text else None, parse_memory(writers)
             if isinstance(value, RecordUnreadable):
-                value.memory = parse_memory(writers)
-                found[key] = VersionedRecord(value, RowVersion(etag))
-            else:
-                stored = Stored(value, etag, expires_ms, parse_memory(writers))
-                found[key] = VersionedRecord(stored, RowVersion(etag))
+                value.memory = memory
+            stored = value if isinstance(value, RecordUnreadable) else Stored(value, etag, expires_ms, memory)
+            found[key] = VersionedRecord(stored, RowVersion(etag))
         return found
 
     def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:
@@ -178,7 +173,8 @@ class RecordReader:
             return [], b"", True, ([], [], [])
         _, lines, all_objects, etags, expiries = row[self._parts : self._parts + 5]
         keys = row[0] if self._parts == 1 else zip(*row[: self._parts], strict=True)
-        return keys, lines, all_objects, (lines.split(_LINE_SEPARATOR), etags.split(","), expiries or repeat(0))
+        texts = lines.split(b"\n")  # JSON escapes a line feed within a text
+        return keys, lines, all_objects, (texts, etags.split(","), expiries or repeat(0))
 
 
 _ABSENT = VersionedRecord(None, RowVersion())
@@ -252,5 +248,4 @@ def _integer(text: str) -> int | float:
 
 
 def _double(text: str) -> int | float:
-    """Return a finite double, or the integer that it equals. Raise InvalidOperation if it is not finite."""
     return normalize_number(float(text))

@@ -10,6 +10,7 @@ from typing import Any
 
 from ...core import (
     PAGE_SKIPPED_MAX,
+    Clock,
     InvalidOperation,
     Key,
     KeySchema,
@@ -38,19 +39,24 @@ CODE_POINT_MAX = 0x10FFFF
 class Scanner:
     """Reads pages of one table. Each method runs on one connection."""
 
-    def __init__(self, key: KeySchema, sql: TableSql) -> None:
-        self._columns = sql.key_columns
+    def __init__(self, key: KeySchema, sql: TableSql, clock: Clock) -> None:
         self._key = key
         self._sql = sql
+        self._clock = clock
 
-    async def page(self, connection: Connection, scan: Scan, now_ms: int) -> Page:
+    async def page(self, connection: Connection, scan: Scan) -> Page:
         """Read a page. Raise RecordUnreadable if a row of it is not a valid record."""
-        examined_max, where = scan.limit + PAGE_SKIPPED_MAX, _Conditions(self._columns)
-        where.live(self._sql, now_ms)
+        examined_max, where = scan.limit + PAGE_SKIPPED_MAX, _Conditions(self._sql, self._clock())
         if scan.partition is not None:
             where.part(0, "=", scan.partition)
         where.prefix(self._key, scan)
-        self._range(where, scan)
+        split = Range() if scan.split is None else Range.from_split(scan.split)
+        if split.low:
+            where.compare(">=", self._decoded(split.low, "split"))
+        if split.high is not None:
+            where.compare("<", self._decoded(split.high, "split"))
+        if scan.position is not None:
+            where.compare(">", self._decoded(scan.position, "position"))
         limits = examined_max, scan.limit + 1, scan.bytes_max
         rows = await connection.fetch(self._page_sql(where), *where.parameters, *limits)
         page = rows[: scan.limit]
@@ -59,7 +65,7 @@ class Scanner:
             if yielder.due:
                 await yielder.maybe_yield()
             if row["found"]:
-                records.append((key := self._valid_key(row), self._record(key, row)))
+                records.append(self._record(row))
         more = bool(rows) and (rows[-1]["total"] > len(page) or page[-1]["place"] == examined_max)
         return Page(records, self._key.encode(self._sql.key_of(page[-1])) if more else None)
 
@@ -70,8 +76,7 @@ class Scanner:
         percentage = min(100.0, 100.0 * SAMPLED_BYTES / max(1, size_bytes))
         sample = f"SELECT {self._sql.named_outputs} FROM {table} AS t TABLESAMPLE SYSTEM ($1) LIMIT $2"
         rows = await connection.fetch(sample, percentage, SAMPLED_ROWS_MAX)
-        keys = sorted({self._key.encode(self._sql.key_of(row)) for row in rows})
-        return even_splits(keys, count_max)
+        return even_splits(sorted({self._key.encode(self._sql.key_of(row)) for row in rows}), count_max)
 
     def _page_sql(self, where: "_Conditions") -> str:
         """Return SQL for a page that ends with the first row beyond the size limit.
@@ -81,13 +86,13 @@ class Scanner:
         """
         order, count = self._sql.key_order, len(where.parameters)
         examined_max, limit, size = (f"${count + index}::bigint" for index in (1, 2, 3))
-        names = ", ".join(f"k{index}" for index in range(len(self._columns)))
+        names = ", ".join(f"k{index}" for index in range(len(self._sql.key_columns)))
         found = " AND ".join(where.found)
         examined = (
             f"SELECT {self._sql.named_outputs}, t.xmin::text AS etag, {self._sql.expires} AS expires, "
             f"{found} AS found, CASE WHEN {found} THEN {self._sql.value} END AS value, "
             f"row_number() OVER (ORDER BY {order}) AS place FROM {self._sql.source} "
-            f"WHERE {' AND '.join(['true', *where.texts])} ORDER BY {order} LIMIT {examined_max}"
+            f"WHERE {' AND '.join(where.texts)} ORDER BY {order} LIMIT {examined_max}"
         )
         page = f"SELECT * FROM ({examined}) AS examined WHERE found OR place = {examined_max} LIMIT {limit}"
         sized = (
@@ -98,16 +103,6 @@ class Scanner:
             f"SELECT {names}, found, place, convert_to(value, 'UTF8') AS value, etag, expires, total "
             f"FROM ({sized}) AS sized WHERE before <= {size} ORDER BY place"
         )
-
-    def _range(self, where: "_Conditions", scan: Scan) -> None:
-        if scan.split is not None:
-            split = Range.from_split(scan.split)
-            if split.low:
-                where.compare(">=", self._decoded(split.low, "split"))
-            if split.high is not None:
-                where.compare("<", self._decoded(split.high, "split"))
-        if scan.position is not None:
-            where.compare(">", self._decoded(scan.position, "position"))
 
     def _decoded(self, text: bytes, word: str) -> tuple[Part, ...]:
         """Return the parts of an encoded key. Raise MalformedRequest for a key that this store did not encode."""
@@ -120,19 +115,17 @@ class Scanner:
             raise MalformedRequest(f"not a {word} of this table")
         return parts
 
-    def _valid_key(self, row: Any) -> Key:
-        """Return a row's key. Raise RecordUnreadable if no operation could have it, such as an empty text."""
+    def _record(self, row: Any) -> tuple[Key, Record]:
+        """Return a row's key and record. Raise RecordUnreadable also for a key that no operation has, such as ''."""
         key = self._sql.key_of(row)
         try:
-            return self._key.from_json(key)
+            key = self._key.from_json(key)
         except InvalidOperation as error:
             raise RecordUnreadable(f"another tool wrote the row: {error.detail}").of_scan(key) from None
-
-    def _record(self, key: Key, row: Any) -> Record:
         value = canonical(row["value"])
         if isinstance(value, RecordUnreadable):
             raise value.of_scan(key)
-        return Record(value, row["etag"], row["expires"] or 0)
+        return key, Record(value, row["etag"], row["expires"] or 0)
 
 
 class _Conditions:
@@ -141,16 +134,11 @@ class _Conditions:
     `texts` limit the rows that a page examines, `found` those of them that it returns.
     """
 
-    def __init__(self, columns: tuple[Column, ...]) -> None:
-        self._columns = columns
-        self.texts: list[str] = []
-        self.found: list[str] = []
-        self.parameters: list[Part] = []
-
-    def live(self, sql: TableSql, now_ms: int) -> None:
-        """Select live records."""
-        self.parameters.append(now_ms)
-        self.found.append(sql.live("$1::bigint"))
+    def __init__(self, sql: TableSql, now_ms: int) -> None:
+        self._columns = sql.key_columns
+        self.texts = ["true"]
+        self.found = [sql.live("$1::bigint")]
+        self.parameters: list[Part] = [now_ms]
 
     def part(self, index: int, comparison: str, part: Part) -> None:
         """Compare one part of the key."""
@@ -165,9 +153,9 @@ class _Conditions:
             return
         index = 0 if scan.partition is None else min(1, len(self._columns) - 1)
         if self._columns[index].type == "uuid":
-            reference = f"t.{quoted(self._columns[index].name)}::text"
             self.parameters.append(scan.prefix)
-            self.found.append(f"starts_with({reference}, ${len(self.parameters)}::text)")
+            text = f"t.{quoted(self._columns[index].name)}::text"
+            self.found.append(f"starts_with({text}, ${len(self.parameters)}::text)")
             return
         self.part(index, ">=", scan.prefix)
         if (end := _prefix_end(scan.prefix)) is not None:

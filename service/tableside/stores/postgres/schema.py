@@ -2,18 +2,9 @@
 
 from collections.abc import Iterator, Sequence
 
-import asyncpg
 import msgspec
 
-from ...core import (
-    InvalidOperation,
-    KeyField,
-    KeySchema,
-    PartType,
-    TableError,
-    TableSpec,
-    Unsupported,
-)
+from ...core import InvalidOperation, KeyField, KeySchema, PartType, TableError, TableSpec, Unsupported
 from .connections import Connection
 
 NAME_BYTES_MAX = 63
@@ -25,24 +16,13 @@ SIDE_PREFIX = "_ts_"
 LOCK_WAIT_MAX_S = 5.0
 """How long a change or removal of a table waits for transactions that use it. Later transactions wait behind it."""
 
+_TEXT_TYPES = ("text", "varchar")
 _PART_TYPES: dict[str, PartType] = {
-    **dict.fromkeys(("text", "varchar", "uuid"), "string"),
+    **dict.fromkeys((*_TEXT_TYPES, "uuid"), "string"),
     **dict.fromkeys(("int2", "int4", "int8"), "integer"),
 }
-CREATED_CONCURRENTLY = (
-    asyncpg.DuplicateTableError,
-    asyncpg.DuplicateColumnError,
-    asyncpg.UniqueViolationError,
-    asyncpg.DuplicateObjectError,
-)
-"""The errors of a replica that creates a table or its columns at the same time as another one."""
-
-CANNOT_ALTER = (
-    asyncpg.InsufficientPrivilegeError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.LockNotAvailableError,
-)
-"""The errors if the service may not add columns, or other transactions use the table for too long."""
+_KEY_TYPES = {"string": 'text COLLATE "C"', "integer": "bigint"}
+_METADATA_TYPES = {EXPIRES: "bigint", WRITERS: "jsonb"}
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -79,9 +59,15 @@ class TableDefinition(msgspec.Struct, frozen=True):
         """Return the names of all columns."""
         return frozenset(column.name for column in self.columns)
 
-    def column(self, name: str) -> Column | None:
-        """Return the column with a name."""
-        return next((column for column in self.columns if column.name == name), None)
+    @property
+    def in_sql(self) -> str:
+        """Return the quoted name with the schema."""
+        return f"{quoted(self.schema)}.{quoted(self.name)}"
+
+    @property
+    def side_in_sql(self) -> str:
+        """Return the quoted name of the side table with the schema."""
+        return f"{quoted(self.schema)}.{quoted(SIDE_PREFIX + self.name)}"
 
 
 def quoted(name: str) -> str:
@@ -89,19 +75,9 @@ def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def qualified(schema: str, name: str) -> str:
-    """Return the quoted name of a table with its schema."""
-    return f"{quoted(schema)}.{quoted(name)}"
-
-
-def is_text(column: Column) -> bool:
-    """Return whether a key column has a collation, unlike an integer or a UUID."""
-    return column.type in ("text", "varchar")
-
-
 def bytewise(expression: str, key: Column) -> str:
     """Return SQL for a key part that sorts by its bytes or by its number."""
-    return f'{expression} COLLATE "C"' if is_text(key) else expression
+    return f'{expression} COLLATE "C"' if key.type in _TEXT_TYPES else expression
 
 
 def key_parameter(number: int, key: Column, array: str = "") -> str:
@@ -141,23 +117,31 @@ def table_faults(spec: TableSpec, *, document: bool) -> Iterator[TableError]:
 async def find_table(connection: Connection, schema: str, spec: TableSpec, *, side: bool) -> TableDefinition | None:
     """Return a table's definition, or None if it does not exist. Raise Unsupported if it has no usable key.
 
+    The key's columns are the configured ones if they are unique, else the primary key or the only unique index.
     `side`: look for the table's side table too.
     """
-    name, side_name = spec.name_in_store, side_table_name(spec.name_in_store)
+    name, side_name = spec.name_in_store, SIDE_PREFIX + spec.name_in_store
     relations = {row["name"]: row for row in await connection.fetch(_RELATIONS, schema, [name, side_name])}
     if (found := relations.get(name)) is None:
         return None
     if found["kind"] not in ("r", "p"):
         raise Unsupported("the name belongs to a view, a foreign table or another relation that is not a table")
-    columns = tuple(Column(**row) for row in await connection.fetch(_COLUMNS, found["oid"]))
+    columns = {row["name"]: Column(**row) for row in await connection.fetch(_COLUMNS, found["oid"])}
     indexes = await connection.fetch(_UNIQUE_INDEXES, found["oid"])
-    uniques = [tuple(row["names"]) for row in indexes]
-    keys = _key_columns(columns, uniques, spec, primary=any(row["primary"] for row in indexes))
+    if spec.key_given:
+        names = [field.name or KEY for field in spec.key.fields]
+        if not any(set(index["names"]) == set(names) for index in indexes):
+            raise Unsupported(f"no primary key or unique index has the columns {', '.join(map(repr, names))}")
+    elif len(indexes) == 1 or any(index["primary"] for index in indexes):
+        names = indexes[0]["names"]
+    else:
+        raise Unsupported("the table has no primary key: set its `key` to columns with a unique index")
+    keys = tuple(columns[name] for name in names)
     for key in keys:
         if key.type not in _PART_TYPES or not key.deterministic or not key.not_null:
             kinds = ", ".join(_PART_TYPES)
             raise Unsupported(f"key column {key.name!r} must be NOT NULL, of {kinds}, with a deterministic collation")
-    return TableDefinition(schema, name, columns, keys, side and side_name in relations)
+    return TableDefinition(schema, name, tuple(columns.values()), keys, side and side_name in relations)
 
 
 async def document_tables(connection: Connection, schema: str) -> list[str]:
@@ -169,9 +153,7 @@ def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
     """Return a table's key schema. Raise Unsupported if it differs from the configuration."""
     types = {column.name: _PART_TYPES[column.type] for column in table.key_columns}
     if not spec.key_given:
-        if [*types] == [KEY]:
-            return KeySchema((KeyField(None, types[KEY]),))
-        return KeySchema(tuple(KeyField(name, kind) for name, kind in types.items()))
+        return KeySchema(tuple(KeyField(None if [*types] == [KEY] else name, kind) for name, kind in types.items()))
     for field, column in zip(spec.key.fields, table.key_columns, strict=True):
         if types[column.name] != field.type:
             raise Unsupported(f"key column {column.name!r} has type {types[column.name]}, not {field.type}")
@@ -181,7 +163,7 @@ def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
 def document_table_ddl(schema: str, name: str, key: KeySchema) -> str:
     """Return the statements that create a table of documents."""
     keys = [(field.name or KEY, _KEY_TYPES[field.type]) for field in key.fields]
-    return _table_ddl(qualified(schema, name), keys, f"{quoted(VALUE)} jsonb")
+    return _table_ddl(f"{quoted(schema)}.{quoted(name)}", keys, f"{quoted(VALUE)} jsonb")
 
 
 def metadata_ddl(table: TableDefinition) -> str:
@@ -189,21 +171,20 @@ def metadata_ddl(table: TableDefinition) -> str:
     lacking = {name: kind for name, kind in _METADATA_TYPES.items() if name not in table.names}
     if not lacking:
         return ""
-    name, added = qualified(table.schema, table.name), (f"ADD COLUMN {quoted(key)} {lacking[key]}" for key in lacking)
-    index = f"; {_index_ddl(name)}" if EXPIRES in lacking else ""
-    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; ALTER TABLE {name} {', '.join(added)}{index}"
+    added = ", ".join(f"ADD COLUMN {quoted(name)} {kind}" for name, kind in lacking.items())
+    index = f"; {_index_ddl(table.in_sql)}" if EXPIRES in lacking else ""
+    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; ALTER TABLE {table.in_sql} {added}{index}"
 
 
 def side_table_ddl(table: TableDefinition) -> str:
     """Return the statements that create the side table of a table of columns."""
-    keys = [(key.name, _KEY_TYPES["string"] if is_text(key) else key.type) for key in table.key_columns]
-    return _table_ddl(qualified(table.schema, side_table_name(table.name)), keys, f"{quoted(VERSION)} bigint")
+    keys = [(key.name, _KEY_TYPES["string"] if key.type in _TEXT_TYPES else key.type) for key in table.key_columns]
+    return _table_ddl(table.side_in_sql, keys, f"{quoted(VERSION)} bigint")
 
 
 def drop_ddl(table: TableDefinition) -> str:
     """Return the statements that remove a table, and its side table."""
-    names = [table.name, *([side_table_name(table.name)] if table.has_side_table else [])]
-    dropped = ", ".join(qualified(table.schema, name) for name in names)
+    dropped = table.in_sql + (f", {table.side_in_sql}" if table.has_side_table else "")
     return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; DROP TABLE IF EXISTS {dropped}"
 
 
@@ -217,30 +198,6 @@ def _table_ddl(table: str, keys: Sequence[tuple[str, str]], column: str) -> str:
 
 def _index_ddl(table: str) -> str:
     return f"CREATE INDEX ON {table} ({quoted(EXPIRES)}) WHERE {quoted(EXPIRES)} IS NOT NULL"
-
-
-def side_table_name(name: str) -> str:
-    """Return the name of a table's side table."""
-    return SIDE_PREFIX + name
-
-
-_KEY_TYPES = {"string": 'text COLLATE "C"', "integer": "bigint"}
-_METADATA_TYPES = {EXPIRES: "bigint", WRITERS: "jsonb"}
-
-
-def _key_columns(
-    columns: tuple[Column, ...], uniques: list[tuple[str, ...]], spec: TableSpec, *, primary: bool
-) -> tuple[Column, ...]:
-    """Return the key's columns: the configured ones if they are unique, else the primary key or the only index."""
-    by_name = {column.name: column for column in columns}
-    if spec.key_given:
-        wanted = [field.name or KEY for field in spec.key.fields]
-        if not any(set(unique) == set(wanted) for unique in uniques):
-            raise Unsupported(f"no primary key or unique index has the columns {', '.join(map(repr, wanted))}")
-        return tuple(by_name[name] for name in wanted)
-    if len(uniques) != 1 and not primary:
-        raise Unsupported("the table has no primary key: set its `key` to columns with a unique index")
-    return tuple(by_name[name] for name in uniques[0])
 
 
 _RELATIONS = """

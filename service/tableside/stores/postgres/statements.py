@@ -7,56 +7,63 @@ the keys' bytes, so batches that share keys wait for each other without deadlock
 
 # ruff: noqa: S608  # the SQL is built from names, which `quoted` quotes; values are parameters
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, cast
 
 from ...core import Key
-from .schema import (
-    EXPIRES,
-    VALUE,
-    VERSION,
-    WRITERS,
-    Column,
-    TableDefinition,
-    bytewise,
-    key_parameter,
-    qualified,
-    quoted,
-    side_table_name,
-    wire_type,
-)
-from .value_sql import UNCHANGED, ValueSql
+from .columns import UNCHANGED, ValueLayout
+from .schema import EXPIRES, VALUE, VERSION, WRITERS, TableDefinition, bytewise, key_parameter, quoted, wire_type
 
 ETAG_SQL = "pg_current_xact_id()::xid::text"
 """The ID of the writing transaction, which becomes the row's `xmin`."""
 
-
-_HAS_ORDERS_SQL = "jsonb_typeof({} -> 0) = 'object'"
-"""The condition that a column of writers contains orders, which outlive the record. It may be NULL."""
+_EXPIRES, _VERSION, _WRITERS = quoted(EXPIRES), quoted(VERSION), quoted(WRITERS)
 
 
 class TableSql:
     """The statements of one table, each built when it is first used. Their first parameters are the arrays of keys.
 
-    `delete_memory_s` is how long an absent record is remembered, None if the table remembers no writes. `table` is the
-    table's name in SQL. `metadata` are the columns of the table itself that store expiry and writers. If `takes_time`,
-    `put` and `unconditional_delete` need the time, because it decides what is remembered.
+    `delete_memory_s` is how long an absent record is remembered, None if the table remembers no writes. `metadata` are
+    the columns of the table itself that store expiry and writers. If `takes_time`, `put` and `unconditional_delete`
+    need the time, because it decides what is remembered.
+
+    Expressions: `source` is the table joined with its side table, if there is one. `value` and `expires` are the JSON
+    text and the expiry of a row of `source`. `key_order` sorts the rows of `t` by their keys. `named_outputs` are the
+    key columns as the driver receives them, named `k0`, `k1`, …
     """
 
-    def __init__(self, table: TableDefinition, values: ValueSql, delete_memory_s: float | None) -> None:
+    def __init__(self, table: TableDefinition, layout: ValueLayout, delete_memory_s: float | None) -> None:
         self.has_side_table = table.has_side_table
         self.key_columns = table.key_columns
-        self.value = values.value
         self.metadata = [name for name in (EXPIRES, WRITERS) if not table.has_side_table and name in table.names]
         self.takes_time = delete_memory_s is not None and not table.has_side_table
         self._delete_memory_ms = None if delete_memory_s is None else round(1000 * delete_memory_s)
-        self._values = values
-        self.table = qualified(table.schema, table.name)
-        self._side = qualified(table.schema, side_table_name(table.name))
-        self._same_columns = _same_columns(self.table, table.columns, values.data)
+        self.layout = layout
         self._names = [quoted(column.name) for column in table.key_columns]
         self._parts = [f"k{index}" for index in range(len(self._names))]
+        self._keys_sent = [key_parameter(index + 1, column, "[]") for index, column in enumerate(table.key_columns)]
+        self._order_sent = ", ".join(map(bytewise, [f"u.{part}" for part in self._parts], table.key_columns))
+        self._same_key = self._equal("u", self._parts)
+        self._same_columns = _same_columns(table, layout)
+        self._join, self._selected = f" JOIN {self._rows_sent()} ON {self._same_key}", "true"
+        if len(self._names) == 1:
+            self._join, self._selected = "", f"t.{self._names[0]} = ANY({self._keys_sent[0]})"
+        self.key_order = ", ".join(map(bytewise, [f"t.{name}" for name in self._names], table.key_columns))
+        self.named_outputs = ", ".join(
+            f"{output} AS {part}" for output, part in zip(self._outputs(), self._parts, strict=True)
+        )
+        self.table, self._side = table.in_sql, table.side_in_sql
+        self.value = layout.value
+        self.source = f"{self.table} AS t"
+        self.expires = f"t.{_EXPIRES}" if EXPIRES in self.metadata else "NULL::bigint"
+        # The table that stores expiry and what records remember, and its column that is NULL in a tombstone
+        self._remembering, self._emptied = self.table, quoted(VALUE)
+        if table.has_side_table:
+            self.source += f" LEFT JOIN {self._side} AS s ON {self._equal('s', self._names)}"
+            # An expiry in the side table belongs to the version it was set for.
+            self.expires = f"CASE WHEN s.{_VERSION} = t.xmin::text::bigint THEN s.{_EXPIRES} END"
+            self._remembering, self._emptied = self._side, _VERSION
 
     # Keys
 
@@ -72,55 +79,19 @@ class TableSql:
 
     # Expressions
 
-    @property
-    def source(self) -> str:
-        """The rows of the table, joined with the side table if there is one."""
-        side = f" LEFT JOIN {self._side} AS s ON {self._equal('s', self._names)}" if self.has_side_table else ""
-        return f"{self.table} AS t{side}"
-
-    @property
-    def expires(self) -> str:
-        """The time a row of `source` expires. An expiry in the side table belongs to the version it was set for."""
-        if self.has_side_table:
-            return f"CASE WHEN s.{quoted(VERSION)} = t.xmin::text::bigint THEN s.{quoted(EXPIRES)} END"
-        return f"t.{quoted(EXPIRES)}" if EXPIRES in self.metadata else "NULL::bigint"
-
-    @property
-    def key_order(self) -> str:
-        """The sort expressions for the keys of `t`."""
-        return ", ".join(map(bytewise, [f"t.{name}" for name in self._names], self.key_columns))
-
-    @property
-    def named_outputs(self) -> str:
-        """The key columns as the driver receives them, named `k0`, `k1`, …"""
-        return ", ".join(f"{output} AS {part}" for output, part in zip(self._outputs(), self._parts, strict=True))
-
     def live(self, now: str) -> str:
         """Return the condition that a row of `source` is a record that has not expired at the time `now`."""
-        return f"{self._values.present} AND coalesce({self.expires} > {now}, true) AND {self._same_columns}"
+        return f"{self.layout.present} AND coalesce({self.expires} > {now}, true) AND {self._same_columns}"
 
-    @property
-    def _keys_sent(self) -> list[str]:
-        return [key_parameter(index + 1, column, "[]") for index, column in enumerate(self.key_columns)]
-
-    @property
-    def _order_sent(self) -> str:
-        return ", ".join(map(bytewise, [f"u.{part}" for part in self._parts], self.key_columns))
-
-    def _rows_sent(self, columns: Sequence[str] = (), types: Sequence[str] = ()) -> str:
-        """Return the table expression `u` of the keys sent, and of columns of these types sent after them."""
+    def _rows_sent(self, columns: Mapping[str, str] | None = None) -> str:
+        """Return the table expression `u` of the keys sent, and of columns with these types sent after them."""
+        types = (columns or {}).values()
         arrays = [*self._keys_sent, *(f"${len(self._parts) + 1 + at}::{kind}[]" for at, kind in enumerate(types))]
-        return f"unnest({', '.join(arrays)}) AS u({', '.join([*self._parts, *columns])})"
+        return f"unnest({', '.join(arrays)}) AS u({', '.join([*self._parts, *(columns or {})])})"
 
     def _equal(self, alias: str, others: Sequence[str]) -> str:
         """Return the condition that the key of `t` equals columns of another row."""
         return " AND ".join(f"t.{name} = {alias}.{other}" for name, other in zip(self._names, others, strict=True))
-
-    def _selection(self) -> tuple[str, str]:
-        """Return the join and the condition that select the rows of `t` with the keys sent."""
-        if len(self._names) == 1:
-            return "", f"t.{self._names[0]} = ANY({self._keys_sent[0]})"
-        return f" JOIN {self._rows_sent()} ON {self._equal('u', self._parts)}", "true"
 
     def _outputs(self, alias: str = "t") -> list[str]:
         names = self._names if alias == "t" else self._parts
@@ -131,17 +102,15 @@ class TableSql:
     @cached_property
     def read(self) -> str:
         """Takes a limit in bytes and the time now. Returns `_aggregated` of the live records."""
-        join, selected = self._selection()
         live = self.live(f"${len(self._parts) + 2}::bigint")
-        return f"{self._aggregated(self.expires)} FROM {self.source}{join} WHERE {selected} AND {live}"
+        return f"{self._aggregated(self.expires)} FROM {self.source}{self._join} WHERE {self._selected} AND {live}"
 
     @cached_property
     def find(self) -> str:
         """Takes a limit in bytes. Returns `_aggregated` of all rows of the table itself, with their writers."""
-        join, selected = self._selection()
-        expires = f"t.{quoted(EXPIRES)}" if EXPIRES in self.metadata else "NULL::bigint"
-        writers = f"t.{quoted(WRITERS)}::text" if WRITERS in self.metadata else "NULL::text"
-        rows = f"{self.table} AS t{join} WHERE {selected} AND {self._same_columns}"
+        expires = f"t.{_EXPIRES}" if EXPIRES in self.metadata else "NULL::bigint"
+        writers = f"t.{_WRITERS}::text" if WRITERS in self.metadata else "NULL::text"
+        rows = f"{self.table} AS t{self._join} WHERE {self._selected} AND {self._same_columns}"
         return f"{self._aggregated(expires, writers)} FROM {rows}"
 
     def _aggregated(self, expires: str, writers: str = "") -> str:
@@ -156,7 +125,7 @@ class TableSql:
         return (
             f"SELECT {', '.join(f'array_agg({output})' for output in self._outputs())}, {size}, "
             f"CASE WHEN {size} {fits} THEN convert_to({lines}, 'UTF8') END, "
-            f"bool_and({self._values.object}), string_agg(t.xmin::text, ','), "
+            f"bool_and({self.layout.is_object}), string_agg(t.xmin::text, ','), "
             f"CASE WHEN count({expires}) > 0 THEN array_agg(coalesce({expires}, 0)) END"
             + (f", CASE WHEN {size} {fits} THEN array_agg({writers}) END" if writers else "")
         )
@@ -169,11 +138,11 @@ class TableSql:
 
         It has the etag of all rows, how many were written, and the parts of their keys if a trigger ignored some.
         """
-        changes = [f"{name} = excluded.{name}" for name, _ in self._assignments() if name != quoted(WRITERS)]
+        changes = [f"{name} = excluded.{name}" for name in self._assignments if name != _WRITERS]
         if self.takes_time:
             memory_ms = f"CASE WHEN {self._outlived} THEN {self._delete_memory_ms} ELSE 0 END"
             is_forgotten = f"{self.expires} <= ${self._sent_count + 2}::bigint - {memory_ms}"
-            changes.append(f"{quoted(WRITERS)} = CASE WHEN {is_forgotten} THEN NULL ELSE t.{quoted(WRITERS)} END")
+            changes.append(f"{_WRITERS} = CASE WHEN {is_forgotten} THEN NULL ELSE t.{_WRITERS} END")
         key = self._names[0]
         written = self._insert(f"DO UPDATE SET {', '.join(changes or [f'{key} = excluded.{key}'])}")
         all_written = f"count(*) = cardinality({self._keys_sent[0]})"
@@ -185,9 +154,9 @@ class TableSql:
     @cached_property
     def load(self) -> str:
         """Takes keys, documents and expiries. Returns the row that `put` returns. Fails if one of the keys exists."""
-        names = ", ".join([*self._names, quoted(VALUE), quoted(EXPIRES)])
+        names = ", ".join([*self._names, quoted(VALUE), _EXPIRES])
         sent = [*(f"u.{part}" for part in self._parts), "convert_from(u.document, 'UTF8')::jsonb", "u.expires"]
-        rows = f"SELECT {', '.join(sent)} FROM {self._rows_sent(['document', 'expires'], ['bytea', 'bigint'])}"
+        rows = f"SELECT {', '.join(sent)} FROM {self._rows_sent({'document': 'bytea', 'expires': 'bigint'})}"
         written = f"{ETAG_SQL}, cardinality({self._keys_sent[0]}){', NULL' * len(self._parts)}"
         return f"WITH w AS (INSERT INTO {self.table} ({names}) {rows} ORDER BY {self._order_sent}) SELECT {written}"
 
@@ -214,14 +183,14 @@ class TableSql:
 
     def _update(self) -> tuple[str, str]:
         """Return the selection of the rows to update, and their update."""
-        changes = [f"{name} = {sent}" for name, sent in self._assignments()]
-        for index, (name, sent) in enumerate(self._assignments()[: len(self._values.data)]):
+        changes = [f"{name} = {sent}" for name, sent in self._assignments.items()]
+        for index, (name, sent) in enumerate([*self._assignments.items()][: len(self.layout.data)]):
             unchanged = f"decode('{UNCHANGED.hex()}', 'hex')"
             changes[index] = f"{name} = CASE u.d{index} WHEN {unchanged} THEN t.{name} ELSE {sent} END"
         key = self._names[0]
-        return self._lock(self._sent(), "FOR NO KEY UPDATE"), (
+        return self._lock(self._sent, "FOR NO KEY UPDATE"), (
             f"UPDATE {self.table} AS t SET {', '.join(changes or [f'{key} = t.{key}'])} FROM l AS u "
-            f"WHERE {self._equal('u', self._parts)}{self._returning}"
+            f"WHERE {self._same_key}{self._returning}"
         )
 
     @cached_property
@@ -230,7 +199,7 @@ class TableSql:
 
         Rows that other transactions lock are skipped.
         """
-        locked = self._lock(self._rows_sent(["etag"], ["text"]), "FOR UPDATE")
+        locked = self._lock(self._rows_sent({"etag": "text"}), "FOR UPDATE")
         deleted = f"DELETE FROM {self.table} AS t USING l WHERE {self._equal('l', self._parts)}"
         return f"WITH l AS MATERIALIZED ({locked}), w AS ({deleted}) SELECT {', '.join(self._outputs('l'))} FROM l"
 
@@ -240,24 +209,24 @@ class TableSql:
 
         Tombstones are also deleted if they are to be forgotten.
         """
-        join, selected = self._selection()
         forget, now = f"${len(self._parts) + 1}::boolean", f"${len(self._parts) + 2}::bigint"
         locked = (
-            f"SELECT {self._named_keys}, {self._outlived} AND NOT {forget} AS outlived FROM {self.table} AS t{join} "
-            f"WHERE {selected} AND ({self._values.present} OR {forget}) ORDER BY {self.key_order} FOR UPDATE OF t"
+            f"SELECT {self._named_keys}, {self._outlived} AND NOT {forget} AS outlived "
+            f"FROM {self.table} AS t{self._join} WHERE {self._selected} AND ({self.layout.present} OR {forget}) "
+            f"ORDER BY {self.key_order} FOR UPDATE OF t"
         )
         return f"WITH u AS ({locked}){self._removals(now)} SELECT count(*) FROM u"
 
     @cached_property
     def sweep(self) -> str:
         """Takes the time now and a limit of rows. Deletes expired rows. It skips locked rows, so it never waits."""
-        version = f", t.{quoted(VERSION)} AS version" if self.has_side_table else ""
+        version = f", t.{_VERSION} AS version" if self.has_side_table else ""
         expired = (
             f"SELECT {self._named_keys}, {self._outlived} AS outlived{version} FROM {self._remembering} AS t "
-            f"WHERE t.{quoted(EXPIRES)} <= $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED"
+            f"WHERE t.{_EXPIRES} <= $1::bigint LIMIT $2 FOR UPDATE SKIP LOCKED"
         )
         records = (
-            f", gone AS (DELETE FROM {self.table} AS t USING u WHERE {self._equal('u', self._parts)} "
+            f", gone AS (DELETE FROM {self.table} AS t USING u WHERE {self._same_key} "
             f"AND t.xmin::text::bigint = u.version)"
         )
         removals = (records if self.has_side_table else "") + self._removals("$1::bigint")
@@ -269,34 +238,24 @@ class TableSql:
         return f"DELETE FROM {self.table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {self.table} LIMIT $1))"
 
     @property
-    def _remembering(self) -> str:
-        """The table that stores expiry and what records remember."""
-        return self._side if self.has_side_table else self.table
-
-    @property
-    def _emptied(self) -> str:
-        """The column of `_remembering` that is NULL in a tombstone."""
-        return quoted(VERSION if self.has_side_table else VALUE)
-
-    @property
     def _outlived(self) -> str:
-        """The condition that a row of `_remembering` belongs to a record whose memory outlives it."""
+        """The condition that a row of `_remembering` belongs to a record whose memory outlives it: it has orders."""
         if self._delete_memory_ms is None:
             return "false"
-        return f"coalesce({_HAS_ORDERS_SQL.format(f't.{quoted(WRITERS)}')} AND t.{self._emptied} IS NOT NULL, false)"
+        return f"coalesce(jsonb_typeof(t.{_WRITERS} -> 0) = 'object' AND t.{self._emptied} IS NOT NULL, false)"
 
     def _removals(self, now: str) -> str:
         """Return the subqueries that delete the rows `u` of `_remembering`. Those with `outlived` become tombstones.
 
         The memory of an expired record begins when it has expired.
         """
-        same_key, expires = self._equal("u", self._parts), quoted(EXPIRES)
+        same_key = self._same_key
         removals = f", removed AS (DELETE FROM {self._remembering} AS t USING u WHERE {same_key} AND NOT u.outlived)"
         if self._delete_memory_ms is None:
             return removals
         return removals + (
-            f", emptied AS (UPDATE {self._remembering} AS t SET {self._emptied} = NULL, "
-            f"{expires} = least(t.{expires}, {now}) + {self._delete_memory_ms} FROM u WHERE {same_key} AND u.outlived)"
+            f", emptied AS (UPDATE {self._remembering} AS t SET {self._emptied} = NULL, {_EXPIRES} = "
+            f"least(t.{_EXPIRES}, {now}) + {self._delete_memory_ms} FROM u WHERE {same_key} AND u.outlived)"
         )
 
     @property
@@ -312,45 +271,42 @@ class TableSql:
     @property
     def _sent_count(self) -> int:
         """The number of arrays of rows: of key parts, data columns, metadata columns, and etags."""
-        return len(self._parts) + len(self._values.data) + len(self.metadata) + 1
+        return len(self._parts) + len(self.layout.data) + len(self.metadata) + 1
 
+    @property
     def _sent(self) -> str:
-        names = [*(f"d{index}" for index in range(len(self._values.data))), *self.metadata, "etag"]
-        kinds = (
-            ["bytea"] * len(self._values.data)
-            + ["bigint" if name == EXPIRES else "text" for name in self.metadata]
-            + ["text"]
-        )
-        return self._rows_sent(names, kinds)
+        data = {f"d{index}": "bytea" for index in range(len(self.layout.data))}
+        metadata = {name: "bigint" if name == EXPIRES else "text" for name in self.metadata}
+        return self._rows_sent({**data, **metadata, "etag": "text"})
 
-    def _assignments(self) -> list[tuple[str, str]]:
+    @property
+    def _assignments(self) -> dict[str, str]:
         """Return the written columns other than the key, each with the SQL for its new content."""
-        data = [
-            (quoted(column.name), f"convert_from(u.d{index}, 'UTF8')::{column.cast}")
-            for index, column in enumerate(self._values.data)
-        ]
-        return data + [(quoted(name), f"u.{name}" + ("::jsonb" if name == WRITERS else "")) for name in self.metadata]
+        data = {
+            quoted(column.name): f"convert_from(u.d{index}, 'UTF8')::{column.cast}"
+            for index, column in enumerate(self.layout.data)
+        }
+        return data | {quoted(name): f"u.{name}" + ("::jsonb" if name == WRITERS else "") for name in self.metadata}
 
     def _insert(self, conflict: str) -> str:
-        names = ", ".join([*self._names, *(name for name, _ in self._assignments())])
-        sent = ", ".join([*(f"u.{part}" for part in self._parts), *(sent for _, sent in self._assignments())])
-        rows = f"SELECT {sent} FROM {self._sent()} WHERE {self._same_columns} ORDER BY {self._order_sent}"
+        names = ", ".join([*self._names, *self._assignments])
+        sent = ", ".join([*(f"u.{part}" for part in self._parts), *self._assignments.values()])
+        rows = f"SELECT {sent} FROM {self._sent} WHERE {self._same_columns} ORDER BY {self._order_sent}"
         key = ", ".join(self._names)
         return f"INSERT INTO {self.table} AS t ({names}) {rows} ON CONFLICT ({key}) {conflict}{self._returning}"
 
     def _lock(self, rows: str, lock: str) -> str:
         """Return the selection of the rows sent whose rows of `t` have their etag. It locks those, and never waits."""
         condition = f"t.xmin::text = u.etag AND {self._same_columns}"
-        key = self._equal("u", self._parts)
-        return f"SELECT u.* FROM {self.table} AS t JOIN {rows} ON {key} WHERE {condition} {lock} OF t SKIP LOCKED"
+        joined = f"{self.table} AS t JOIN {rows} ON {self._same_key}"
+        return f"SELECT u.* FROM {joined} WHERE {condition} {lock} OF t SKIP LOCKED"
 
     # The side table
 
     @cached_property
     def side_find(self) -> str:
         """Takes keys. Returns the rows of the side table, as `side_lock` does."""
-        join, selected = self._selection()
-        return f"SELECT {self._side_outputs} FROM {self._side} AS t{join} WHERE {selected}"
+        return f"SELECT {self._side_outputs} FROM {self._side} AS t{self._join} WHERE {self._selected}"
 
     @cached_property
     def side_lock(self) -> str:
@@ -366,33 +322,30 @@ class TableSql:
 
     @property
     def _side_outputs(self) -> str:
-        metadata = f"t.{quoted(VERSION)}, t.{quoted(EXPIRES)}, t.{quoted(WRITERS)}::text"
-        return f"{', '.join(self._outputs())}, {metadata}"
+        return f"{', '.join(self._outputs())}, t.{_VERSION}, t.{_EXPIRES}, t.{_WRITERS}::text"
 
     @cached_property
     def side_update(self) -> str:
         """Takes keys, versions, expiries and writers. Writes them to rows of the side table."""
-        rows = self._rows_sent(["version", "expires", "writers"], ["bigint", "bigint", "text"])
+        rows = self._rows_sent({"version": "bigint", "expires": "bigint", "writers": "text"})
         return (
-            f"UPDATE {self._side} AS t SET {quoted(VERSION)} = u.version, {quoted(EXPIRES)} = u.expires, "
-            f"{quoted(WRITERS)} = u.writers::jsonb FROM {rows} WHERE {self._equal('u', self._parts)}"
+            f"UPDATE {self._side} AS t SET {_VERSION} = u.version, {_EXPIRES} = u.expires, "
+            f"{_WRITERS} = u.writers::jsonb FROM {rows} WHERE {self._same_key}"
         )
 
     @cached_property
     def side_delete(self) -> str:
         """Takes keys. Deletes their rows of the side table."""
-        return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._equal('u', self._parts)}"
+        return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._same_key}"
 
 
-def _same_columns(table: str, columns: Sequence[Column], typed: Sequence[Column]) -> str:
+def _same_columns(table: TableDefinition, layout: ValueLayout) -> str:
     """Return a condition that is true, and not valid once the table has another number of columns or other types.
 
     PostgreSQL analyzes a prepared statement again after each change of its tables, so the next use of the statement
     fails. Otherwise a new column would be invisible, and a column with another type could be written inexactly. The
     planner removes the condition.
     """
-    types = [f"ARRAY[c.{quoted(column.name)}] = ARRAY[NULL::{column.full_type}]" for column in typed]
-    nulls = ", ".join(["NULL"] * len(columns))
-    return (
-        f"(true OR EXISTS (SELECT * FROM {table} AS c WHERE {' AND '.join(['true', *types])} UNION ALL SELECT {nulls}))"
-    )
+    types = [f"ARRAY[c.{quoted(column.name)}] = ARRAY[NULL::{column.full_type}]" for column in layout.data]
+    where, nulls = " AND ".join(["true", *types]), ", ".join(["NULL"] * len(table.columns))
+    return f"(true OR EXISTS (SELECT * FROM {table.in_sql} AS c WHERE {where} UNION ALL SELECT {nulls}))"

@@ -43,14 +43,13 @@ from ...core import (
     apply_by_kind,
     is_remembered,
 )
-from .columns import DocumentLayout, ValueLayout, input_sql, limits_texts, to_text
+from .columns import UNCHANGED, DocumentLayout, ValueLayout, to_text
 from .connections import Connection, DeadlineRetry, Pool, Progress, Texts
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
 from .reads import RecordReader
 from .scans import Scanner
-from .schema import ESTIMATE, EXPIRES, WRITERS, TableDefinition, drop_ddl, key_schema
+from .schema import ESTIMATE, EXPIRES, WRITERS, Column, TableDefinition, drop_ddl, key_schema
 from .statements import TableSql
-from .value_sql import UNCHANGED
 from .writes import RecordWriter
 
 log = logging.getLogger(__name__)
@@ -100,53 +99,58 @@ class PostgresStore:
         used = self._table
         outcomes = await used.apply(operations, budget.until)
         if not _MAY_HAVE_CHANGED.isdisjoint(map(type, outcomes)):
-            outcomes = await self._apply_again(used, operations, outcomes, budget.until)
+            failed = [index for index, outcome in enumerate(outcomes) if type(outcome) in _MAY_HAVE_CHANGED]
+            outcomes = [*outcomes]
+            try:
+                if await self._reload(used, budget.until):
+                    again = await self._table.apply([operations[index] for index in failed], budget.until)
+                    for index, outcome in zip(failed, again, strict=True):
+                        outcomes[index] = outcome
+            except TableError as error:
+                outcomes = [error if type(outcome) is SchemaChanged else outcome for outcome in outcomes]
         self._health.observe(outcomes)
         return outcomes
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in key order."""
-        return await self._repeated(lambda table: table.scan(scan))
+        return await self._run(lambda table, connection: table.scanner.page(connection, scan))
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Split the table into key ranges with similar numbers of records."""
-        return await self._repeated(lambda table: table.splits(count_max))
+        return await self._run(lambda table, connection: table.scanner.splits(connection, count_max))
 
     async def sweep(self) -> None:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
-        await self._repeated(lambda table: table.sweep())
+        until = time.monotonic() + SWEEP_MAX_S
+        for _ in range(SWEEP_STATEMENTS_MAX):
+            if await self._run(DefinedTable.sweep, until) < SWEEP_ROWS_MAX:
+                return
 
     async def drop(self) -> None:
-        """Drop the table. One that another role owns, or that a view needs, is emptied instead."""
+        """Drop the table. One that another role owns, or that a view needs, is emptied in bounded statements."""
         with contextlib.suppress(TableNotFound):
-            await self._repeated(lambda table: table.drop())
+            try:
+                await self._run(lambda table, connection: connection.execute(drop_ddl(table.definition)))
+            except Unsupported as error:
+                log.info("table %s is emptied, not dropped: %s", self._table.definition.in_sql, error.detail)
+                while await self._run(DefinedTable.delete_some):
+                    pass
 
     async def estimate(self) -> Estimate:
         """Return PostgreSQL's own estimate of the rows, and the size of the table and its indexes."""
-        return await self._repeated(lambda table: table.estimate())
+        found = await self._run(lambda table, connection: connection.fetchrow(ESTIMATE, table.definition.in_sql))
+        return Estimate() if found is None else Estimate(*found)
 
-    async def _apply_again(
-        self, used: "DefinedTable", operations: Sequence[Operation], outcomes: Sequence[Outcome], until: float
-    ) -> list[Outcome]:
-        failed = [index for index, outcome in enumerate(outcomes) if type(outcome) in _MAY_HAVE_CHANGED]
-        final = [*outcomes]
-        try:
-            if await self._reload(used, until):
-                again = await self._table.apply([operations[index] for index in failed], until)
-                for index, outcome in zip(failed, again, strict=True):
-                    final[index] = outcome
-        except TableError as error:
-            return [error if type(outcome) is SchemaChanged else outcome for outcome in outcomes]
-        return final
-
-    async def _repeated(self, call: Callable[["DefinedTable"], Awaitable[Result]]) -> Result:
+    async def _run(
+        self, query: Callable[["DefinedTable", Connection], Awaitable[Result]], until: float = math.inf
+    ) -> Result:
         used = self._table
         try:
-            return await call(used)
+            return await used.run(query, until)
         except (SchemaChanged, TableNotFound):
-            if not await self._reload(used, math.inf):
+            if not await self._reload(used, until):
                 raise
-        return await call(self._table)
+        return await self._table.run(query, until)
 
     async def _reload(self, used: "DefinedTable", until: float) -> bool:
         """Read the definition again. Return whether it differs from the one used."""
@@ -172,27 +176,32 @@ class DefinedTable:
     ) -> None:
         self.definition = definition
         self.spec = msgspec.structs.replace(spec, key=key_schema(definition, spec))
-        self.capabilities = _capabilities(definition, layout)
-        if spec.ttl_s is not None and not self.capabilities.ttl:
+        side, names = definition.has_side_table, definition.names
+        ttl = side or (EXPIRES in names and layout.preserves_text)
+        tokens = side or (ttl and WRITERS in names and layout.absent_texts is not None)
+        documents = isinstance(layout, DocumentLayout)
+        self.capabilities = Capabilities(ttl=ttl, tokens=tokens, any_value=False, generations=documents)
+        if spec.ttl_s is not None and not ttl:
             raise Unsupported(_NO_TTL)
+        self._sql = TableSql(definition, layout, spec.delete_memory_s if tokens else None)
+        self.scanner = Scanner(self.spec.key, self._sql, clock)
         self._layout = layout
         self._clock = clock
-        self._sql = TableSql(definition, layout.sql, spec.delete_memory_s if self.capabilities.tokens else None)
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._sql, clock)
-        self._writer = RecordWriter(self.spec, layout, self._sql, self._retry, self._reader, clock)
-        self._scanner = Scanner(self.spec.key, self._sql)
-        keys = definition.key_columns
-        self._uuids = [index for index, column in enumerate(keys) if column.type == "uuid"]
-        self._limited_keys = [(index, column) for index, column in enumerate(keys) if limits_texts(column)]
-        self._supports_all = self.capabilities.ttl and self.capabilities.tokens and not self._limited_keys
+        self._writer = RecordWriter(self.spec, self._sql, self._retry, self._reader, clock)
+        keys = [*enumerate(definition.key_columns)]
+        self._uuids = [index for index, column in keys if column.type == "uuid"]
+        # Columns with a length, or with fewer than 64 bits, cannot store every key.
+        self._limited_keys = [(at, key) for at, key in keys if key.modifier is not None or key.type in ("int2", "int4")]
+        self._supports_all = ttl and tokens and not self._limited_keys
 
     async def apply(self, operations: Sequence[Operation], until: float) -> Sequence[Outcome]:
         """Apply operations. Operations of one kind share statements of bounded size."""
         return await apply_by_kind(operations, partial(self._apply_batch, until=until))
 
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
-        apply = self._get if batch.kind is Get else self._writer.apply
+        apply = self._reader.get if batch.kind is Get else self._writer.apply
         if not self._uuids and (batch.kind is Get or self._supports_all):
             return await apply(batch, until)
         errors, yielder = list[TableError | None](), Yielder()
@@ -206,50 +215,24 @@ class DefinedTable:
         outcomes = iter(await apply(batch.at(positions), until) if positions else [])
         return [next(outcomes) if error is None else error for error in errors]
 
-    async def scan(self, scan: Scan) -> Page:
-        """Read a page in key order."""
-        return await self._run(lambda connection: self._scanner.page(connection, scan, self._clock()))
+    async def run(self, query: Callable[["DefinedTable", Connection], Awaitable[Result]], until: float) -> Result:
+        """Return the result of a query of the table. Raise a TableError if it fails."""
 
-    async def splits(self, count_max: int) -> list[bytes]:
-        """Split the table into key ranges with similar numbers of records."""
-        return await self._run(lambda connection: self._scanner.splits(connection, count_max))
-
-    async def sweep(self) -> None:
-        """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
-        until = time.monotonic() + SWEEP_MAX_S
-        for _ in range(SWEEP_STATEMENTS_MAX if self.capabilities.ttl else 0):
-            if await self._count(self._sql.sweep, self._clock(), SWEEP_ROWS_MAX, until=until) < SWEEP_ROWS_MAX:
-                return
-
-    async def drop(self) -> None:
-        """Drop the table, or delete all its rows in bounded statements."""
-        try:
-            await self._run(lambda connection: connection.execute(drop_ddl(self.definition)))
-        except Unsupported as error:
-            log.info("table %s is emptied, not dropped: %s", self._sql.table, error.detail)
-            while await self._count(self._sql.delete_some, DROP_ROWS_MAX):
-                pass
-
-    async def estimate(self) -> Estimate:
-        """Return PostgreSQL's own estimate of the rows, and the size of the table and its indexes."""
-        found = await self._run(lambda connection: connection.fetchrow(ESTIMATE, self._sql.table))
-        return Estimate() if found is None else Estimate(*found)
-
-    async def _count(self, statement: str, *arguments: int, until: float = math.inf) -> int:
-        done = await self._run(lambda connection: connection.execute(statement, *arguments), until)
-        return int(done.rpartition(" ")[2])
-
-    async def _get(self, gets: Batch, until: float) -> Sequence[Outcome]:
-        return await self._reader.get(gets.keys, until)
-
-    async def _run(self, query: Callable[[Connection], Awaitable[Result]], until: float = math.inf) -> Result:
         async def work(connection: Connection, items: Sequence[None], progress: Progress) -> list[Result]:
-            return [await query(connection)]
+            return [await query(self, connection)]
 
         [result] = await self._retry.run_each(work, [None], until)
         if isinstance(result, TableError):
             raise result
         return result
+
+    async def sweep(self, connection: Connection) -> int:
+        """Delete at most SWEEP_ROWS_MAX expired records. Return how many."""
+        return await _count(connection, self._sql.sweep, self._clock(), SWEEP_ROWS_MAX) if self.capabilities.ttl else 0
+
+    async def delete_some(self, connection: Connection) -> int:
+        """Delete at most DROP_ROWS_MAX rows. Return how many."""
+        return await _count(connection, self._sql.delete_some, DROP_ROWS_MAX)
 
     # Rejected operations
 
@@ -278,37 +261,29 @@ class DefinedTable:
         code = error.sqlstate or ""
         if not rows and code.startswith("22"):
             return RecordUnreadable(f"PostgreSQL cannot convert the record to JSON (SQLSTATE {code})")
+
+        async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[Column]:
+            """Return the column whose input function rejects its text, if there is one."""
+            for column, text in zip(self._layout.data, texts, strict=False):
+                if text is not None and text != UNCHANGED:
+                    try:
+                        # This converts the text as an assignment does: an explicit cast would truncate it.
+                        record = f"json_to_record(json_build_object('text', $1::text)) AS r(text {column.full_type})"
+                        await connection.execute(f"SELECT FROM {record}", text.decode())
+                    except asyncpg.PostgresError as reason:
+                        if not is_input_error(reason):
+                            raise
+                        return [column]
+            return []
+
         for row in rows if is_input_error(error) else ():
-            name = await self._rejected_column(row, until)
-            if name is not None:
-                return InvalidOperation(f"{name}: PostgreSQL rejects the member (SQLSTATE {code})")
+            with contextlib.suppress(TableError, *DRIVER_ERRORS):
+                for column in await self._retry.run_together(probe, row, until):
+                    reason = f"column {column.name!r} of type {column.full_type}: PostgreSQL rejects the member"
+                    return InvalidOperation(f"{reason} (SQLSTATE {code})")
         return rejected_row_error(error, self.spec.name)
 
-    async def _rejected_column(self, row: Texts, until: float) -> str | None:
-        """Return the name and type of the column whose input function rejects its text, or None."""
 
-        async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[str | None]:
-            for column, text in zip(self._layout.sql.data, texts, strict=False):
-                if text is None or text == UNCHANGED:
-                    continue
-                try:
-                    await connection.execute(input_sql(column), text.decode())
-                except asyncpg.PostgresError as error:
-                    if not is_input_error(error):
-                        raise
-                    return [f"column {column.name!r} of type {column.full_type}"]
-            return [None]
-
-        try:
-            return (await self._retry.run_together(probe, row, until))[0]
-        except (TableError, *DRIVER_ERRORS):
-            return None
-
-
-def _capabilities(definition: TableDefinition, layout: ValueLayout) -> Capabilities:
-    documents = isinstance(layout, DocumentLayout)
-    if definition.has_side_table:
-        return Capabilities(any_value=False, generations=documents)
-    ttl = EXPIRES in definition.names and layout.preserves_text
-    tokens = ttl and WRITERS in definition.names and layout.absent_texts is not None
-    return Capabilities(ttl=ttl, tokens=tokens, any_value=False, generations=documents)
+async def _count(connection: Connection, statement: str, *arguments: int) -> int:
+    """Execute a statement, and return how many rows it concerned."""
+    return int((await connection.execute(statement, *arguments)).rpartition(" ")[2])

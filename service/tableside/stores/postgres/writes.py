@@ -11,7 +11,7 @@ all of Tableside's writes.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Any, Literal, TypeAlias, get_args
@@ -49,7 +49,6 @@ from ...core import (
     size_bytes,
     with_etag,
 )
-from .columns import ValueLayout
 from .connections import BEGIN, Connection, DeadlineRetry, Progress, Texts
 from .reads import RecordReader, RowVersion, SideRow, canonical, memory_text
 from .schema import EXPIRES, WRITERS
@@ -92,28 +91,15 @@ class RowWrite(msgspec.Struct, frozen=True):
         stored = self.changed.stored
         return 0 if stored is None else len(stored.value or b"") + stored.memory.size_bytes
 
-    def side_row(self, etag: str | None) -> SideRow:
-        """Return the side row after the write. `etag` is that of the new record."""
-        stored = self.changed.stored
-        if stored is None:
-            return SideRow()
-        return SideRow(int(etag) if etag else None, stored.expires_ms, stored.memory)
-
 
 class RecordWriter:
     """Writes records of one table, and their rows in its side table."""
 
     def __init__(
-        self,
-        spec: TableSpec,
-        layout: ValueLayout,
-        sql: TableSql,
-        retry: DeadlineRetry,
-        reader: RecordReader,
-        clock: Clock,
+        self, spec: TableSpec, sql: TableSql, retry: DeadlineRetry, reader: RecordReader, clock: Clock
     ) -> None:
         self._spec = spec
-        self._layout = layout
+        self._layout = sql.layout
         self._sql = sql
         self._retry = retry
         self._reader = reader
@@ -123,23 +109,16 @@ class RecordWriter:
 
     async def apply(self, writes: Batch, until: float) -> Sequence[Outcome]:
         """Apply writes of one kind. Only those with none but the members listed here need no read."""
-        if self._sql.has_side_table:
-            return await self._compare(writes, until)
-        if writes.kind is Delete and writes.has_only("key", "forget", "partitions"):
-            return await self._delete_all(writes, until)
-        if writes.kind is Put and self._layout.preserves_text and writes.has_only(*_DOCUMENT_PUT):
-            return await self._put_all(writes, until)
-        return await self._compare(writes, until)
+        apply: Callable[[Any, float], Awaitable[Sequence[Outcome]]] = self._compare_and_set.apply
+        chunks = chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes)
+        if not self._sql.has_side_table:
+            if writes.kind is Delete and writes.has_only("key", "forget", "partitions"):
+                apply, chunks = partial(self._retry.run_each, self._delete), chunks_of(writes, STATEMENT_WRITES_MAX)
+            elif writes.kind is Put and self._layout.preserves_text and writes.has_only(*_DOCUMENT_PUT):
+                apply = partial(self._retry.run_each, self._put)
+        return joined_outcomes([await apply(chunk, until) for chunk in chunks])
 
     # Unconditional writes
-
-    async def _put_all(self, puts: Batch, until: float) -> Sequence[Outcome]:
-        chunks = chunks_of(puts, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes)
-        return joined_outcomes([await self._retry.run_each(self._put, chunk, until) for chunk in chunks])
-
-    async def _delete_all(self, deletes: Batch, until: float) -> Sequence[Outcome]:
-        chunks = chunks_of(deletes, STATEMENT_WRITES_MAX)
-        return joined_outcomes([await self._retry.run_each(self._delete, chunk, until) for chunk in chunks])
 
     async def _put(self, connection: Connection, puts: Any, progress: Progress) -> Results:
         values, now, default = puts.cells("value"), self._clock(), self._spec.ttl_s
@@ -152,7 +131,11 @@ class RecordWriter:
         if puts.has("returning"):
             both = zip(values, puts.cells("returning"), strict=True)
             columns["value"] = [value if returning else None for value, returning in both]
-        return Results(Written, columns, self._not_written(puts, count, keys))
+        failed = dict[int, TableError]()
+        if count < len(puts):
+            written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
+            failed = {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
+        return Results(Written, columns, failed)
 
     async def _put_rows(self, connection: Connection, puts: Batch, expiries_ms: Sequence[int | None]) -> Any:
         """Replace records. In a generation that loads they are new, unless a task of the job was repeated."""
@@ -163,13 +146,6 @@ class RecordWriter:
         metadata = [expiries_ms if name == EXPIRES else [None] * len(puts) for name in self._sql.metadata]
         rows = [*keys, values, *metadata, [""] * len(puts)]
         return (await connection.fetch(self._sql.put, *rows, False, *self._time()))[0]
-
-    def _not_written(self, puts: Batch, count: int, keys: Sequence[Any]) -> dict[int, TableError]:
-        """Return the errors of puts whose rows a trigger left unchanged."""
-        if count == len(puts):
-            return {}
-        written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
-        return {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
 
     async def _delete(self, connection: Connection, deletes: Sequence[Any], progress: Progress) -> list[Outcome]:
         progress.applied = "unknown"
@@ -182,12 +158,6 @@ class RecordWriter:
         return [self._clock()] if self._sql.takes_time else []
 
     # Compare-and-set
-
-    async def _compare(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        outcomes: list[Outcome] = []
-        for chunk in chunks_of(writes, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, size_bytes):
-            outcomes += await self._compare_and_set.apply(chunk, until)
-        return outcomes
 
     async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read the records of writes, except those that are together larger than the limit for one call."""
@@ -209,33 +179,37 @@ class RecordWriter:
 
     def _row(self, replacement: Replacement) -> RowWrite | InvalidOperation:
         write, changed, version = replacement.write, replacement.changed, replacement.version
-        stored = replacement.found.stored
+        stored, value = replacement.found.stored, changed.stored.value if changed.stored else None
         before = stored.value if isinstance(stored, Stored) else None
+        is_removed = changed.stored is None or (value is None and self._sql.has_side_table)
         try:
             if isinstance(write, Update):
                 self._layout.check_update(write, before)
-            return RowWrite(write, changed, version, self._texts(changed, before), self._kind(changed, version))
+            absent = self._layout.absent_texts or ()
+            texts = absent if value is None else self._layout.column_texts(value, before)
         except InvalidOperation as error:
             return error
-
-    def _texts(self, changed: Changed, before: bytes | None) -> Texts:
-        value = None if changed.stored is None else changed.stored.value
-        return (self._layout.absent_texts or ()) if value is None else self._layout.column_texts(value, before)
-
-    def _kind(self, changed: Changed, version: RowVersion) -> Kind:
-        is_removed = changed.stored is None or (changed.stored.value is None and self._sql.has_side_table)
-        if not version.etag:
-            return "none" if is_removed else "insert"
-        return "delete" if is_removed else "update"
+        if version.etag:
+            return RowWrite(write, changed, version, texts, "delete" if is_removed else "update")
+        return RowWrite(write, changed, version, texts, "none" if is_removed else "insert")
 
     async def _write_all(
         self, connection: Connection, rows: Sequence[RowWrite], progress: Progress
     ) -> Sequence[Attempt]:
         """Write rows in one transaction. Only one statement needs no BEGIN."""
         outcomes: list[Attempt] = [False] * len(rows)
-        sides = await self._lock_side_rows(connection, rows) if self._sql.has_side_table else {}
+        sides = dict[Key, SideRow]()
+        if self._sql.has_side_table:
+            await _begin(connection)
+            keys = [row.key for row in rows]
+            sides = await self._reader.side_rows(self._sql.side_lock, ReadBudget(math.inf), connection, keys)
         current = [at for at, row in enumerate(rows) if not sides or sides[row.key] == row.version.side]
-        if len(chunks := self._chunks(rows, current)) > 1:
+        chunks: list[tuple[Kind, Sequence[int]]] = []
+        for kind in get_args(Kind):
+            of_kind = [at for at in current if rows[at].kind == kind]
+            limited = chunks_of(of_kind, STATEMENT_WRITES_MAX, STATEMENT_BYTES_MAX, lambda at: rows[at].size_bytes)
+            chunks += [(kind, chunk) for chunk in limited]
+        if len(chunks) > 1:
             await _begin(connection)
         together = connection.is_in_transaction()
         for kind, chunk in chunks:
@@ -249,18 +223,6 @@ class RecordWriter:
             progress.applied = "unknown"
             await connection.execute("COMMIT")
         return outcomes
-
-    def _chunks(self, rows: Sequence[RowWrite], current: Sequence[int]) -> list[tuple[Kind, Sequence[int]]]:
-        return [
-            (kind, chunk)
-            for kind in get_args(Kind)
-            for chunk in chunks_of(
-                [at for at in current if rows[at].kind == kind],
-                STATEMENT_WRITES_MAX,
-                STATEMENT_BYTES_MAX,
-                lambda at: rows[at].size_bytes,
-            )
-        ]
 
     async def _write(
         self, kind: Kind, rows: Sequence[RowWrite], connection: Connection, progress: Progress
@@ -280,8 +242,6 @@ class RecordWriter:
             written = await self._send(self._sql.update_or_match, connection, rows, progress)
         return [self._outcome(row, *written[row.key]) if row.key in written else False for row in rows]
 
-    # Rows
-
     async def _send(
         self, statement: str, connection: Connection, rows: Sequence[RowWrite], progress: Progress
     ) -> dict[Key, tuple[str | None, bytes | None]]:
@@ -291,8 +251,16 @@ class RecordWriter:
         their text.
         """
         progress.texts = [row.texts for row in rows]
+        stored = [row.changed.stored for row in rows]
+        arrays = self._sql.key_arrays([row.key for row in rows])
+        arrays += [list(column) for column in zip(*progress.texts, strict=True)]
+        if EXPIRES in self._sql.metadata:
+            arrays.append([each.expires_ms or None if each else None for each in stored])
+        if WRITERS in self._sql.metadata:
+            arrays.append([memory_text(each.memory) if each else None for each in stored])
+        etags = [row.version.etag for row in rows]
         returns_values = not self._layout.preserves_text and any(getattr(row.write, "returning", False) for row in rows)
-        found = await connection.fetch(statement, *self._row_arrays(rows), returns_values)
+        found = await connection.fetch(statement, *arrays, etags, returns_values)
         return {self._sql.key_of(each): (each[-2], each[-1]) for each in found}
 
     def _outcome(self, row: RowWrite, etag: str | None, value: bytes | None) -> Outcome:
@@ -305,27 +273,9 @@ class RecordWriter:
         return outcome if isinstance(text, RecordUnreadable) else msgspec.structs.replace(outcome, value=text)
 
     def _ignored(self) -> InvalidOperation:
-        reason = "a trigger or policy of the table left the record unchanged"
-        return InvalidOperation(f"table {self._spec.name!r}: {reason}")
-
-    def _row_arrays(self, rows: Sequence[RowWrite]) -> list[list[Any]]:
-        """Return one array for each column to write: key parts, data columns, metadata columns and etags."""
-        arrays = self._sql.key_arrays([row.key for row in rows])
-        arrays += [list(column) for column in zip(*(row.texts for row in rows), strict=True)]
-        stored = [row.changed.stored for row in rows]
-        if EXPIRES in self._sql.metadata:
-            arrays.append([each.expires_ms or None if each else None for each in stored])
-        if WRITERS in self._sql.metadata:
-            arrays.append([memory_text(each.memory) if each else None for each in stored])
-        return [*arrays, [row.version.etag for row in rows]]
-
-    # The side table
-
-    async def _lock_side_rows(self, connection: Connection, rows: Sequence[RowWrite]) -> dict[Key, SideRow]:
-        """Return the rows of the side table, locked until the transaction ends. Create those of new keys."""
-        await _begin(connection)
-        keys = [row.key for row in rows]
-        return await self._reader.side_rows(self._sql.side_lock, ReadBudget(math.inf), connection, keys)
+        return InvalidOperation(
+            f"table {self._spec.name!r}: a trigger or policy of the table left the record unchanged"
+        )
 
     async def _update_side_rows(
         self,
@@ -338,7 +288,8 @@ class RecordWriter:
         after = dict(before)
         for row, outcome in zip(rows, outcomes, strict=True):
             if isinstance(outcome, Written):
-                after[row.key] = row.side_row(outcome.etag)
+                stored, version = row.changed.stored, int(outcome.etag) if outcome.etag else None
+                after[row.key] = SideRow(version, stored.expires_ms, stored.memory) if stored else SideRow()
         if changed := {key: side for key, side in after.items() if side not in (SideRow(), before[key])}:
             versions = [side.version for side in changed.values()]
             expiries = [side.expires_ms or None for side in changed.values()]
