@@ -71,7 +71,7 @@ class DynamodbBackend:
     @classmethod
     def table_faults(cls, settings: DynamodbSettings, spec: TableSpec) -> Iterable[TableError]:
         """Return the reasons why a table can never be opened."""
-        return _table_faults(spec, spec.options_of(DynamodbTableOptions).ttl_attribute)
+        return _table_faults(spec)
 
     async def store(self, spec: TableSpec) -> DynamodbStore:
         """Return the store of one table. Create the table if it is absent and `create` is set.
@@ -79,21 +79,34 @@ class DynamodbBackend:
         Raise StoreUnavailable, TableNotFound, or Unsupported or InvalidOperation if the table differs from the
         configuration.
         """
-        options = spec.options_of(DynamodbTableOptions)
-        for fault in _table_faults(spec, options.ttl_attribute):
+        for fault in _table_faults(spec):
             raise fault
+        options, name = spec.options_of(DynamodbTableOptions), spec.name_in_store
         try:
-            keys = await self._open(spec, options.ttl_attribute)
+            if await self._describe(name) is None:
+                if not spec.create:
+                    raise TableNotFound(f"DynamoDB has no table {name!r}, and create is false")
+                await self._create(spec)
+            keys = _existing_keys(await self._wait_until_active(name, create=spec.create))
+            spec = msgspec.structs.replace(spec, key=_key_schema(spec, keys))
+            await self._check_ttl(name, options.ttl_attribute, create=spec.create)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
-        spec = msgspec.structs.replace(spec, key=_key_schema(spec, keys))
-        layout = ItemLayout.of(keys, spec, options.ttl_attribute)
+        if options.ttl_attribute in {key.name for key in keys}:
+            raise InvalidOperation(f"table {name!r}: ttl_attribute is a key attribute")
+        layout = ItemLayout(keys, spec, options.ttl_attribute)
         return DynamodbStore(self._client, spec, layout, self._clock, tokens=options.tokens)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables with an unnamed key, the kind that `auto_create` creates."""
+        names, start = list[str](), dict[str, Any]()
         try:
-            names = await self._names()
+            while True:
+                response = await self._client.call("list_tables", start)
+                names += response["TableNames"]
+                if "LastEvaluatedTableName" not in response:
+                    break
+                start = {"ExclusiveStartTableName": response["LastEvaluatedTableName"]}
             unnamed = await gather_bounded([self._has_unnamed_key(name) for name in names], DESCRIBE_CONCURRENCY)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
@@ -112,30 +125,6 @@ class DynamodbBackend:
         await self._client.close()
 
     # Tables
-
-    async def _open(self, spec: TableSpec, ttl_attribute: str) -> tuple[KeyAttribute, ...]:
-        """Return the key attributes of a table. Create the table if it is absent and allowed."""
-        name = spec.name_in_store
-        if await self._describe(name) is None:
-            if not spec.create:
-                raise TableNotFound(f"DynamoDB has no table {name!r}, and create is false")
-            await self._create(spec)
-        keys = _existing_keys(await self._wait_until_active(name, create=spec.create))
-        _key_schema(spec, keys)
-        await self._check_ttl(name, ttl_attribute, create=spec.create)
-        if ttl_attribute in {key.name for key in keys}:
-            raise InvalidOperation(f"table {name!r}: ttl_attribute is a key attribute")
-        return keys
-
-    async def _names(self) -> list[str]:
-        names: list[str] = []
-        start: dict[str, Any] = {}
-        while True:
-            response = await self._client.call("list_tables", start)
-            names += response["TableNames"]
-            if "LastEvaluatedTableName" not in response:
-                return names
-            start = {"ExclusiveStartTableName": response["LastEvaluatedTableName"]}
 
     async def _has_unnamed_key(self, name: str) -> bool:
         found = await self._describe(name)
@@ -166,7 +155,8 @@ class DynamodbBackend:
         raise StoreUnavailable(f"DynamoDB: table {name!r} is still being created")
 
     async def _create(self, spec: TableSpec) -> None:
-        keys = _wanted_keys(spec)
+        fields = spec.key.fields if spec.key_given else KeySchema().fields
+        keys = [KeyAttribute(field.name or UNNAMED_KEY, _ATTRIBUTE_TYPES[field.type]) for field in fields]
         log.info("DynamoDB: creating table %s", spec.name_in_store)
         with contextlib.suppress(ResourceInUse):  # another replica is creating the table
             await self._client.call(
@@ -198,35 +188,26 @@ class DynamodbBackend:
                     f"set ttl_attribute to {found['AttributeName']!r}"
                 )
         elif create:
-            await self._enable_ttl(name, wanted)
+            specification = {"Enabled": True, "AttributeName": wanted}
+            try:
+                await self._client.call(
+                    "update_time_to_live", {"TableName": name, "TimeToLiveSpecification": specification}
+                )
+            except (ResourceInUse, TableError) as error:
+                # Another replica turned it on, or DynamoDB requires an hour between changes. Reads do not depend on it.
+                log.warning("DynamoDB: table %s: cannot turn on time to live: %s", name, error)
         else:
             log.warning("DynamoDB: table %s: time to live is off, so expired records are hidden but not deleted", name)
 
-    async def _enable_ttl(self, name: str, attribute: str) -> None:
-        specification = {"Enabled": True, "AttributeName": attribute}
-        try:
-            await self._client.call(
-                "update_time_to_live", {"TableName": name, "TimeToLiveSpecification": specification}
-            )
-        except (ResourceInUse, TableError) as error:
-            # Another replica turned it on, or DynamoDB requires an hour between changes. Reads do not depend on it.
-            log.warning("DynamoDB: table %s: cannot turn on time to live: %s", name, error)
 
-
-def _table_faults(spec: TableSpec, ttl_attribute: str) -> Iterator[TableError]:
+def _table_faults(spec: TableSpec) -> Iterator[TableError]:
     table = f"table {spec.name_in_store!r}"
     if not _NAME.fullmatch(spec.name_in_store):
         yield InvalidOperation(f"{table}: names in DynamoDB have 3 to 255 characters of A-Z a-z 0-9 _ . -")
     if len(spec.key.fields) > 2:
         yield Unsupported(f"{table}: keys in DynamoDB have one or two parts")
-    if ttl_attribute in spec.key.names:
+    if spec.options_of(DynamodbTableOptions).ttl_attribute in spec.key.names:
         yield InvalidOperation(f"{table}: ttl_attribute is a key attribute")
-
-
-def _wanted_keys(spec: TableSpec) -> tuple[KeyAttribute, ...]:
-    if not spec.key_given:
-        return (KeyAttribute(UNNAMED_KEY, "S"),)
-    return tuple(KeyAttribute(field.name or UNNAMED_KEY, _ATTRIBUTE_TYPES[field.type]) for field in spec.key.fields)
 
 
 def _existing_keys(table: dict[str, Any]) -> tuple[KeyAttribute, ...]:

@@ -47,8 +47,6 @@ PAUSE_MAX_S = 2.0
 ATTEMPTS_MAX = 1000
 """How often unprocessed items are sent. A deadline usually comes first."""
 
-_UNPROCESSED = "DynamoDB: items remained unprocessed until the deadline"
-
 AnyWrite = TypeVar("AnyWrite")
 Result = TypeVar("Result")
 
@@ -69,31 +67,26 @@ class TableCalls:
         self, keys: Sequence[Key], until: float, *, consistent: bool = True, only: str | None = None
     ) -> list[Item | TableError | None]:
         """Return the items of distinct keys, in their order. `only` is the one attribute needed besides the key."""
-        key_items, options = [self._layout.key_item(key) for key in keys], {"ConsistentRead": consistent}
+        key_items = [self._layout.key_item(key) for key in keys]
+        options: dict[str, Any] = {"ConsistentRead": consistent}
         if len(key_items) == 1 and only is None:
             try:
                 return [(await self.call("get_item", {"Key": key_items[0], **options}, until)).get("Item")]
             except TableError as error:
                 return [error]
-        projection = {} if only is None else self._projection(only)
-        budget = ReadBudget(READ_BYTES_MAX)
-        calls = [
-            self._get_chunk(chunk, {**options, **projection}, budget, until)
-            for chunk in chunks_of(key_items, GET_KEYS_MAX)
-        ]
+        if only is not None:
+            names = {f"#{at}": name for at, name in enumerate([*(key.name for key in self._layout.keys), only])}
+            options |= {"ExpressionAttributeNames": names, "ProjectionExpression": ", ".join(names)}
+        budget, chunks = ReadBudget(READ_BYTES_MAX), chunks_of(key_items, GET_KEYS_MAX)
+        calls = [self._get_chunk(chunk, options, budget, until) for chunk in chunks]
         return [item for items in await gather_bounded(calls, CALLS_CONCURRENCY) for item in items]
 
     async def write_many(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
         """Send PutRequests and DeleteRequests with distinct keys. Return None or an error for each."""
-        calls = [
-            self._write_chunk(chunk, until)
-            for chunk in chunks_of(requests, WRITE_ITEMS_MAX, WRITE_BYTES_MAX, _request_bytes)
-        ]
+        limits = WRITE_ITEMS_MAX, WRITE_BYTES_MAX
+        chunks = chunks_of(requests, *limits, lambda request: len(msgspec.json.encode(request)))
+        calls = [self._write_chunk(chunk, until) for chunk in chunks]
         return [error for errors in await gather_bounded(calls, CALLS_CONCURRENCY) for error in errors]
-
-    def _projection(self, attribute: str) -> dict[str, Any]:
-        names = {f"#{at}": name for at, name in enumerate([*(key.name for key in self._layout.keys), attribute])}
-        return {"ExpressionAttributeNames": names, "ProjectionExpression": ", ".join(names)}
 
     async def _get_chunk(
         self, keys: Sequence[Item], options: Mapping[str, Any], budget: ReadBudget, until: float
@@ -103,7 +96,8 @@ class TableCalls:
         async def send(waiting: list[Item]) -> list[Item]:
             request = {"RequestItems": {self._table: {**options, "Keys": waiting}}}
             response = await self._client.call("batch_get_item", request, until)
-            budget.spend(_response_bytes(response))
+            headers = response.get("ResponseMetadata", {}).get("HTTPHeaders", {})
+            budget.spend(int(headers.get("content-length", 0)))
             items = response.get("Responses", {}).get(self._table, [])
             found.update((self._identity(item), item) for item in items)
             unprocessed: list[Item] = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
@@ -141,11 +135,11 @@ class TableCalls:
         budget: ReadBudget,
     ) -> TableError | None:
         """Send the waiting items until none is returned as unprocessed. Return the error of those that still wait."""
-        stalled, failed = 0, Throttled(_UNPROCESSED)
+        stalled = 0
         for attempt in range(ATTEMPTS_MAX):
             if budget.exceeded:
                 return NOT_READ
-            before, failed = len(waiting), Throttled(_UNPROCESSED)
+            before, failed = len(waiting), Throttled("DynamoDB: items remained unprocessed until the deadline")
             try:
                 unprocessed = set(map(self._identity, await send([*waiting.values()])))
                 for identity in waiting.keys() - unprocessed:
@@ -170,7 +164,8 @@ class TableCalls:
             item = item["PutRequest"]["Item"]
         elif "DeleteRequest" in item:
             item = item["DeleteRequest"]["Key"]
-        return tuple([_key_part(item[key.name]) for key in self._layout.keys])
+        parts = [item[key.name] for key in self._layout.keys]
+        return tuple([part["S"] if "S" in part else int(part["N"]) for part in parts])
 
 
 async def each_write(
@@ -186,15 +181,3 @@ async def each_write(
         return await call(write, until)
 
     return await gather_bounded([one(write) for write in writes], WRITES_CONCURRENCY)
-
-
-def _response_bytes(response: Mapping[str, Any]) -> int:
-    return int(response.get("ResponseMetadata", {}).get("HTTPHeaders", {}).get("content-length", 0))
-
-
-def _key_part(attribute: Mapping[str, str]) -> object:
-    return attribute["S"] if "S" in attribute else int(attribute["N"])
-
-
-def _request_bytes(request: Item) -> int:
-    return len(msgspec.json.encode(request))

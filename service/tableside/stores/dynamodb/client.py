@@ -32,14 +32,7 @@ from ...core import (
     environment_proxy,
     url_place,
 )
-from .errors import (
-    DRIVER_ERRORS,
-    AccessDenied,
-    from_driver_error,
-    from_error_response,
-    from_opening_error,
-    is_rejection,
-)
+from .errors import DRIVER_ERRORS, AccessDenied, from_driver_error, from_error_response, from_opening_error, is_rejected
 
 Response: TypeAlias = dict[str, Any]
 
@@ -119,17 +112,15 @@ class Client:
         try:
             # Outside the call limit: waiting calls do not mean that DynamoDB is unreachable.
             await self._send(self._client or await self._open(), "list_tables", {"Limit": 1}, writes=False)
-        except AccessDenied:
+        except (AccessDenied, Throttled):
             return
         except StoreMisconfigured:
             raise
         except StoreUnavailable as error:
-            if not is_rejection(error.__cause__):
+            if not is_rejected(error.__cause__):
                 raise
         except InvalidOperation as error:
             raise StoreMisconfigured(error.detail) from error
-        except Throttled:
-            return
 
     def connections(self) -> Connections:
         """Return the number of connections in use. The driver does not report idle ones."""
@@ -146,9 +137,8 @@ class Client:
         try:
             _BODY.set(orjson.dumps(parameters))
             # The driver itself reads only the parameters that may affect the endpoint. `_set_body` sends the rest.
-            response: Response = await getattr(client, verb)(
-                **({"RequestItems": {}} if "RequestItems" in parameters else {})
-            )
+            endpoint: dict[str, Any] = {"RequestItems": {}} if "RequestItems" in parameters else {}
+            response: Response = await getattr(client, verb)(**endpoint)
         except exceptions.ClientError as error:
             raise from_error_response(error, verb, writes) from error
         except DRIVER_ERRORS as error:
@@ -182,7 +172,8 @@ class Client:
             read_timeout=settings.read_timeout_s,
             retries={"mode": "standard", "total_max_attempts": 1},
             parameter_validation=False,
-            proxies=_proxies(settings.endpoint_url),
+            # None is the driver's choice, which ignores that an endpoint may have no proxy.
+            proxies=None if settings.endpoint_url is None or environment_proxy(settings.endpoint_url) else {},
         )
         made = aioboto3.Session(botocore_session=session, region_name=settings.region).client(
             "dynamodb", endpoint_url=settings.endpoint_url, config=config
@@ -213,8 +204,3 @@ class _JsonParser(AioJSONParser):
         if not isinstance(response, dict):
             raise ValueError("the response is not a JSON object")
         return response
-
-
-def _proxies(endpoint_url: str | None) -> dict[str, str] | None:
-    """Return no proxies for an endpoint that has none, which the driver would not know. None is the driver's choice."""
-    return None if endpoint_url is None or environment_proxy(endpoint_url) else {}

@@ -65,11 +65,7 @@ _MISCONFIGURED = (
 
 _TLS_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "NO_CERTIFICATE_OR_CRL_FOUND")
 
-_NEVER_SENT = (
-    exceptions.ConnectTimeoutError,
-    exceptions.CredentialRetrievalError,
-    exceptions.ProxyConnectionError,
-)
+_NEVER_SENT = (exceptions.ConnectTimeoutError, exceptions.CredentialRetrievalError, exceptions.ProxyConnectionError)
 
 
 class ConditionFailed(Exception):
@@ -100,23 +96,24 @@ def from_error_response(error: exceptions.ClientError, verb: str, writes: bool) 
             return Contended(f"DynamoDB: {verb}: {code}")
         case "ItemCollectionSizeLimitExceededException":
             return TooLarge("DynamoDB: the partition has reached its limit of 10 GB")
-        case "ValidationException" | "SerializationException":
-            return _validation_error(message, verb)
+        case "ValidationException" | "SerializationException" if "Item size" in message:
+            return TooLarge("DynamoDB: the item exceeds 400 KB")
+        case "ValidationException" | "SerializationException":  # its message may contain values
+            return InvalidOperation(f"DynamoDB rejects {verb}: a value, key or option is invalid for this table")
     name = code.removesuffix("Exception")
     if name in _ACCESS_DENIED:
         return AccessDenied(f"the policy of the AWS identity does not permit {error.operation_name} ({code})")
     for detail, names in _REJECTED.items():
         if name in names:
             return StoreMisconfigured(f"{detail} ({code})")
-    unknown: Applied = "no" if is_rejection(error) or not writes else "unknown"
+    unknown: Applied = "no" if is_rejected(error) or not writes else "unknown"
     return StoreUnavailable(f"DynamoDB: {verb}: {code}", applied=unknown)
 
 
-def is_rejection(error: object) -> bool:
+def is_rejected(error: object) -> bool:
     """Return whether an error is a response that rejects a request: DynamoDB can be reached, and applied nothing."""
-    if not isinstance(error, exceptions.ClientError):
-        return False
-    return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 500)) < 500
+    metadata = error.response.get("ResponseMetadata", {}) if isinstance(error, exceptions.ClientError) else {}
+    return int(metadata.get("HTTPStatusCode", 500)) < 500
 
 
 def from_opening_error(error: Exception) -> TableError:
@@ -132,7 +129,10 @@ def from_driver_error(error: Exception, verb: str, writes: bool) -> TableError:
     """Return the error for a call without a response from DynamoDB."""
     if (detail := _misconfiguration(error)) is not None:
         return StoreMisconfigured(detail)
-    unknown: Applied = "unknown" if writes and not _was_not_sent(error) else "no"
+    never_sent = isinstance(error, _NEVER_SENT)
+    if isinstance(error, exceptions.EndpointConnectionError):
+        never_sent = isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
+    unknown: Applied = "unknown" if writes and not never_sent else "no"
     return StoreUnavailable(f"{_failure(error)} ({verb}: {type(error).__name__})", applied=unknown)
 
 
@@ -171,22 +171,9 @@ def _failure(error: Exception) -> str:
     return "DynamoDB cannot be reached, or the connection broke"
 
 
-def _was_not_sent(error: Exception) -> bool:
-    if isinstance(error, exceptions.EndpointConnectionError):
-        return isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
-    return isinstance(error, _NEVER_SENT)
-
-
 def _causes(error: object) -> Iterator[BaseException]:
     """Yield an error, and the errors that the driver and its HTTP client wrapped in it."""
     while isinstance(error, BaseException):
         yield error
         inner = error.kwargs.get("error") if isinstance(error, exceptions.BotoCoreError) else None
         error = inner or getattr(error, "certificate_error", None) or getattr(error, "os_error", None)
-
-
-def _validation_error(message: str, verb: str) -> TableError:
-    """Return an error without DynamoDB's message, which may contain values."""
-    if "Item size" in message:
-        return TooLarge("DynamoDB: the item exceeds 400 KB")
-    return InvalidOperation(f"DynamoDB rejects {verb}: a value, key or option is invalid for this table")

@@ -34,7 +34,6 @@ from ...core import (
     InvalidOperation,
     Json,
     Key,
-    KeySchema,
     Memory,
     Part,
     RecordUnreadable,
@@ -70,24 +69,14 @@ class KeyAttribute(msgspec.Struct, frozen=True):
     kind: str
 
 
-class ItemLayout(msgspec.Struct, frozen=True):
-    """Maps the records of one table to items.
+class ItemLayout:
+    """Maps the records of one table to items."""
 
-    `delete_memory_s` is how long an expired record with orders is kept. `hidden` are the attributes that are not
-    members of a value.
-    """
-
-    keys: tuple[KeyAttribute, ...]
-    schema: KeySchema
-    ttl_attribute: str
-    delete_memory_s: float
-    hidden: frozenset[str]
-
-    @classmethod
-    def of(cls, keys: tuple[KeyAttribute, ...], spec: TableSpec, ttl_attribute: str) -> "ItemLayout":
-        """Return the layout of a table with these key attributes."""
-        hidden = frozenset({*(key.name for key in keys), ttl_attribute})
-        return cls(keys, spec.key, ttl_attribute, spec.delete_memory_s, hidden)
+    def __init__(self, keys: tuple[KeyAttribute, ...], spec: TableSpec, ttl_attribute: str) -> None:
+        self.keys = keys
+        self.ttl_attribute = ttl_attribute
+        self._spec = spec
+        self._hidden = frozenset({*(key.name for key in keys), ttl_attribute})  # the other attributes are members
 
     def key_item(self, key: Key) -> Item:
         """Return a key's attributes."""
@@ -100,13 +89,13 @@ class ItemLayout(msgspec.Struct, frozen=True):
     def key_of(self, item: Mapping[str, Attribute]) -> Key:
         """Return an item's key. Raise RecordUnreadable if it is not a valid key."""
         parts: list[Part] = []
-        for attribute, field, text in zip(self.keys, self.schema.fields, self.key_texts(item), strict=True):
+        for attribute, field, text in zip(self.keys, self._spec.key.fields, self.key_texts(item), strict=True):
             try:
                 parts.append(checked_part(text if attribute.kind == "S" else int(text), field.type))
             except (ValueError, InvalidOperation):
                 reason = f"another tool wrote the item, and its {attribute.name!r} is not a valid {field.type} of a key"
                 raise RecordUnreadable(reason) from None
-        return tuple(parts) if self.schema.composite else parts[0]
+        return tuple(parts) if self._spec.key.composite else parts[0]
 
     def key_texts(self, item: Mapping[str, Attribute]) -> list[str]:
         """Return the texts of an item's key attributes."""
@@ -119,7 +108,7 @@ class ItemLayout(msgspec.Struct, frozen=True):
 
     def _stored(self, item: Item, now_ms: int) -> Stored | RecordUnreadable:
         memory = _parse_memory(item.get(WRITERS))
-        expires_ms = self.expires_ms(item, now_ms, has_orders=bool(memory.orders))
+        expires_ms = self._expires_ms(item, now_ms, has_orders=bool(memory.orders))
         version = _version_text(item.get(VERSION))
         if DELETED in item:
             return Stored(None, version, expires_ms, memory)
@@ -137,7 +126,7 @@ class ItemLayout(msgspec.Struct, frozen=True):
         return {name: attribute for name, attribute in item.items() if self._is_member(name)}
 
     def _is_member(self, name: str) -> bool:
-        return name[:3] != RESERVED_PREFIX and name not in self.hidden
+        return name[:3] != RESERVED_PREFIX and name not in self._hidden
 
     def build_item(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
         """Return the item for a record, and its etag. Unchanged members reuse the attributes in `present`.
@@ -159,23 +148,22 @@ class ItemLayout(msgspec.Struct, frozen=True):
         if stored.value is None:
             item[DELETED] = {"BOOL": True}
         if stored.expires_ms:
-            item[self.ttl_attribute] = {"N": str(_seconds(self._kept_until_ms(stored)))}
+            outlives = stored.value is not None and stored.memory.orders
+            kept_ms = round(1000 * self._spec.delete_memory_s) if outlives else 0
+            item[self.ttl_attribute] = {"N": str(_seconds(stored.expires_ms + kept_ms))}
             item[EXPIRES_MS] = {"N": str(stored.expires_ms)}
         if stored.memory:
-            item[WRITERS] = {"L": _memory_parts(stored.memory)}
+            parts = [part for name, last in stored.memory.writers for part in ({"S": name}, {"N": str(last)})]
+            orders = [{"S": stored.memory.orders.decode()}] if stored.memory.orders else []
+            item[WRITERS] = {"L": [*parts, *orders]}
         return item
-
-    def _kept_until_ms(self, stored: Stored) -> int:
-        if stored.value is None or not stored.memory.orders:
-            return stored.expires_ms
-        return stored.expires_ms + round(1000 * self.delete_memory_s)
 
     def check_members(self, members: Mapping[str, Any] | set[str]) -> None:
         """Raise InvalidOperation if a member has the name of the TTL attribute."""
         if self.ttl_attribute in members:
             raise InvalidOperation("a member has the name of the table's TTL attribute")
 
-    def expires_ms(self, item: Item, now_ms: int, *, has_orders: bool) -> int:
+    def _expires_ms(self, item: Item, now_ms: int, *, has_orders: bool) -> int:
         """Return when an item expires in Unix milliseconds, or 0 for never."""
         seconds = _whole_number(item.get(self.ttl_attribute))
         if seconds is None:
@@ -219,11 +207,6 @@ def _seconds(time_ms: int) -> int:
     return -(-time_ms // 1000)
 
 
-def _memory_parts(memory: Memory) -> list[Attribute]:
-    parts: list[Attribute] = [part for name, last in memory.writers for part in ({"S": name}, {"N": str(last)})]
-    return [*parts, {"S": memory.orders.decode()}] if memory.orders else parts
-
-
 def _parse_memory(attribute: Attribute | None) -> Memory:
     """Return what an item remembers. The text of the orders is the last part if the number of parts is odd."""
     if attribute is None:
@@ -249,8 +232,10 @@ def to_attribute(member: Json) -> Attribute:
         return {"S": member}
     if kind is int:
         return {"N": str(member)}
-    if kind is float:
-        return {"N": _number_text(member)}  # type: ignore[arg-type]  # checked above
+    if isinstance(member, float):
+        if member and not MAGNITUDE_MIN <= abs(member) <= MAGNITUDE_MAX:
+            raise InvalidOperation("DynamoDB supports numbers with magnitudes from 1e-130 to 9.99e125")
+        return {"N": repr(member)}
     if kind is bool:
         return {"BOOL": member}
     if member is None:
@@ -304,14 +289,7 @@ def parse_number(text: str) -> Json:
     return whole if INTEGER_MIN <= whole <= INTEGER_MAX else normalize_number(float(whole))
 
 
-def _number_text(member: float) -> str:
-    if member and not MAGNITUDE_MIN <= abs(member) <= MAGNITUDE_MAX:
-        raise InvalidOperation("DynamoDB supports numbers with magnitudes from 1e-130 to 9.99e125")
-    return repr(member)
-
-
 _CONVERTERS: dict[str, Callable[[Any], Json]] = {
-    "S": lambda raw: raw,
     "N": parse_number,
     "BOOL": lambda raw: raw,
     "NULL": lambda raw: None,

@@ -3,6 +3,7 @@
 A position is the key of the last item read, in DynamoDB's notation. A split is a segment.
 """
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -45,11 +46,20 @@ class PageReader:
 
     async def page(self, scan: Scan) -> Page:
         """Read a page. Raise a TableError if it cannot be read."""
-        verb, parameters = self._asked(scan)
+        verb, parameters = self._request(scan)
         start = None if scan.position is None else self._start(scan.position)
         page, ends_at = PageBuilder(scan), time.monotonic() + PAGE_SEARCH_S
         for _ in range(CALLS_MAX):
-            response = await self._call(verb, _call_parameters(parameters, start, scan.limit - len(page.records)))
+            if "FilterExpression" not in parameters:  # a limit would count removed items too
+                parameters["Limit"] = scan.limit - len(page.records)
+            if start is not None:
+                parameters["ExclusiveStartKey"] = start
+            try:
+                response: dict[str, Any] = await self._calls.call(verb, parameters, math.inf)
+            except InvalidOperation:
+                if start is None:
+                    raise
+                raise MalformedRequest("not a position of this scan") from None
             start = response.get("LastEvaluatedKey")
             if (last := await self._add(page, response["Items"])) is not None:
                 return Page(page.records, self._position(last))
@@ -88,35 +98,28 @@ class PageReader:
         count = min(count_max, SEGMENTS_MAX)
         return [f"{segment}/{count}".encode() for segment in range(count)]
 
-    def _asked(self, scan: Scan) -> tuple[str, dict[str, Any]]:
+    def _request(self, scan: Scan) -> tuple[str, dict[str, Any]]:
         self._spec.key.bounds(scan.partition, scan.prefix)  # rejects a prefix of an integer
-        placeholders = Placeholders()
-        conditions = list(self._conditions(scan, placeholders))
+        verb, expression = "scan", "FilterExpression"
         parameters: dict[str, Any] = {"ConsistentRead": self._spec.consistency == "strong"}
-        if scan.partition is not None and scan.split is None:
-            return "query", parameters | _as_expression(placeholders, conditions, "KeyConditionExpression")
         if scan.split is not None:
-            segment, count = _segment(scan.split)
-            parameters |= {"Segment": segment, "TotalSegments": count}
-        return "scan", parameters | _as_expression(placeholders, conditions, "FilterExpression")
-
-    def _conditions(self, scan: Scan, placeholders: Placeholders) -> Sequence[str]:
-        keys, conditions = self._layout.keys, []
+            segment, slash, count = scan.split.partition(b"/")
+            if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
+                raise MalformedRequest("not a split of this table")
+            parameters |= {"Segment": int(segment), "TotalSegments": int(count)}
+        elif scan.partition is not None:
+            verb, expression = "query", "KeyConditionExpression"
+        keys, placeholders, conditions = self._layout.keys, Placeholders(), list[str]()
         if scan.partition is not None:
             partition = {keys[0].kind: scan.partition if isinstance(scan.partition, str) else str(scan.partition)}
             conditions.append(f"{placeholders.name(keys[0].name)} = {placeholders.value(partition)}")
         if scan.prefix:
             name = keys[-1 if scan.partition is not None else 0].name
             conditions.append(f"begins_with({placeholders.name(name)}, {placeholders.value({'S': scan.prefix})})")
-        return conditions
-
-    async def _call(self, verb: str, parameters: dict[str, Any]) -> dict[str, Any]:
-        try:
-            return await self._calls.call(verb, parameters, float("inf"))
-        except InvalidOperation:
-            if "ExclusiveStartKey" in parameters:
-                raise MalformedRequest("not a position of this scan") from None
-            raise
+        if conditions:
+            condition = placeholders.parameters([], [], conditions) or {}
+            parameters |= {expression: condition.pop("ConditionExpression"), **condition}
+        return verb, parameters
 
     def _position(self, item: Item) -> bytes:
         return msgspec.json.encode(self._layout.key_texts(item))
@@ -129,26 +132,3 @@ class PageReader:
         except (msgspec.DecodeError, ValueError, RecordUnreadable):
             raise MalformedRequest("not a position of this table") from None
         return item
-
-
-def _segment(split: bytes) -> tuple[int, int]:
-    segment, slash, count = split.partition(b"/")
-    if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
-        raise MalformedRequest("not a split of this table")
-    return int(segment), int(count)
-
-
-def _as_expression(placeholders: Placeholders, conditions: Sequence[str], expression: str) -> dict[str, Any]:
-    if not conditions:
-        return {}
-    parameters: dict[str, Any] = placeholders.parameters([], [], list(conditions)) or {}
-    parameters[expression] = parameters.pop("ConditionExpression")
-    return parameters
-
-
-def _call_parameters(parameters: dict[str, Any], start: Item | None, limit: int) -> dict[str, Any]:
-    """Return the parameters of one call. With a filter, they have no limit, which would count removed items too."""
-    rest: dict[str, Any] = {} if start is None else {"ExclusiveStartKey": start}
-    if "FilterExpression" not in parameters:
-        rest["Limit"] = limit
-    return {**parameters, **rest}

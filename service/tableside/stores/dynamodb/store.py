@@ -15,6 +15,7 @@ import contextlib
 import math
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Literal, TypeAlias
@@ -91,7 +92,6 @@ class DynamodbStore:
         self._layout = layout
         self._clock = clock
         self._tokens = tokens
-        self._if_absent = _if_attribute_absent(layout.keys[0].name)
         self._calls = TableCalls(client, spec.name_in_store, layout)
         self._scans = PageReader(self._calls, spec, layout, clock)
         self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
@@ -115,17 +115,16 @@ class DynamodbStore:
             try:
                 await self._calls.call("delete_table", {}, math.inf, writes=True)
             except ResourceInUse:
-                await self._check_deleting()
+                if (status := (await self._describe())["TableStatus"]) != "DELETING":
+                    raise StoreUnavailable(f"DynamoDB: table {self.spec.name_in_store!r} is {status}") from None
 
     async def estimate(self) -> Estimate:
         """Return the counts of DynamoDB, which it renews about every six hours."""
-        table = (await self._calls.call("describe_table", {}, math.inf))["Table"]
+        table = await self._describe()
         return Estimate(table.get("ItemCount") or None, table.get("TableSizeBytes") or None)
 
-    async def _check_deleting(self) -> None:
-        status = (await self._calls.call("describe_table", {}, math.inf))["Table"]["TableStatus"]
-        if status != "DELETING":
-            raise StoreUnavailable(f"DynamoDB: table {self.spec.name_in_store!r} is {status}")
+    async def _describe(self) -> dict[str, Any]:
+        return (await self._calls.call("describe_table", {}, math.inf))["Table"]
 
     def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
@@ -140,7 +139,7 @@ class DynamodbStore:
                     return self._forget_all
                 case Put() | Delete():
                     return self._replace_all
-        return self._compare_and_set
+        return self._compare.apply
 
     # Methods
 
@@ -158,15 +157,12 @@ class DynamodbStore:
     async def _reject_remembered(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         return [Unsupported("tokens and orders: the table is configured without tokens") for _ in writes]
 
-    async def _compare_and_set(self, writes: Sequence[Any], until: float) -> list[Outcome]:
-        return await self._compare.apply(writes, until)
-
     async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        return await self._finish(puts, await each_write(puts, partial(self._write_if, self._if_absent), until), until)
+        condition = _if_attribute_absent(self._layout.keys[0].name)
+        return await self._finish(puts, await each_write(puts, partial(self._write_if, condition), until), until)
 
     async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
-        requests = [{"DeleteRequest": {"Key": self._layout.key_item(delete.key)}} for delete in deletes]
-        errors = await self._calls.write_many(requests, until)
+        errors = await self._calls.write_many([self._request(delete)[0] for delete in deletes], until)
         return [Written(None) if error is None else error for error in errors]
 
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
@@ -180,77 +176,60 @@ class DynamodbStore:
         outcomes = iter(await self._compare.apply(remaining, until) if remaining else [])
         return [next(outcomes) if attempt is False else attempt for attempt in attempts]
 
-    # Single writes
-
     async def _write_if(self, condition: dict[str, Any], write: Write, until: float) -> Attempt:
         """Put or delete an item on a condition. The item is that of a new record."""
         try:
-            if isinstance(write, Delete):
-                verb, item = "delete_item", {"Key": self._layout.key_item(write.key)}
-                outcome: Outcome = Written(None)
-            else:
-                verb = "put_item"
-                new, outcome = await converted(size_bytes(write), partial(self._new_item, write))
-                item = {"Item": new}
-            await self._calls.call(verb, {**item, **condition}, until, writes=True)
+            request, outcome = await converted(size_bytes(write), partial(self._request, write))
+            [(kind, parameters)] = request.items()
+            verb = "put_item" if kind == "PutRequest" else "delete_item"
+            await self._calls.call(verb, {**parameters, **condition}, until, writes=True)
         except ConditionFailed:
             return False
         except TableError as error:
             return error
         return outcome
 
-    # Many writes
-
     async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        attempts: list[Attempt] = [None] * len(writes)
+        """Put or delete items in batch calls. With tokens, first read which records there are and remember writes."""
+        found = deque[Item | TableError | None]([{}] * len(writes))
         if self._tokens:
-            attempts = await self._check_writers(writes, until)
-        requests: dict[int, Item] = {}
-        yielder = Yielder()
+            found = deque(await self._calls.get([write.key for write in writes], until, only=WRITERS))
+        attempts, requests, yielder = list[Attempt](), dict[int, Item](), Yielder()
         for index, write in enumerate(writes):
             await yielder.maybe_yield()
-            if attempts[index] is None:
+            item = found.popleft()
+            if isinstance(item, TableError):
+                attempts.append(item)
+            elif item is None and isinstance(write, Delete):
+                attempts.append(Written(None))
+            elif item and WRITERS in item:
+                attempts.append(False)
+            else:
                 try:
-                    request = await converted(size_bytes(write), partial(self._request, write))
-                    requests[index], attempts[index] = request
+                    requests[index], outcome = await converted(size_bytes(write), partial(self._request, write))
+                    attempts.append(outcome)
                 except TableError as error:
-                    attempts[index] = error
+                    attempts.append(error)
         errors = await self._calls.write_many(list(requests.values()), until)
         for index, failed in zip(requests, errors, strict=True):
             if failed is not None:
                 attempts[index] = failed
         return attempts
 
-    async def _check_writers(self, writes: Sequence[Any], until: float) -> list[Attempt]:
-        """Read which records remember writes. Return an outcome, False for those, or None for a batch write."""
-        items = await self._calls.get([write.key for write in writes], until, only=WRITERS)
-        attempts: list[Attempt] = []
-        for write, item in zip(writes, items, strict=True):
-            if item is None and isinstance(write, Delete):
-                attempts.append(Written(None))
-            elif item is None or isinstance(item, TableError):
-                attempts.append(item)
-            else:
-                attempts.append(False if WRITERS in item else None)
-        return attempts
-
     def _request(self, write: Write) -> tuple[Item, Outcome]:
+        """Return the request for a batch call, and the outcome of the write if no record exists.
+
+        Raise a TableError if the write creates no record.
+        """
         if isinstance(write, Delete):
             return {"DeleteRequest": {"Key": self._layout.key_item(write.key)}}, Written(None)
-        item, outcome = self._new_item(write)
-        return {"PutRequest": {"Item": item}}, outcome
-
-    # Items and outcomes
-
-    def _new_item(self, write: Write) -> tuple[Item, Outcome]:
-        """Return the item and the outcome of a write if no record exists. Raise a TableError if it creates none."""
         version = _new_version()
         decided = transition(None, write, self.spec, now_ms=self._clock(), etag=version)
         if not isinstance(decided, Changed) or decided.stored is None:
             assert isinstance(decided.outcome, TableError)
             raise decided.outcome
         item, etag = self._layout.build_item(write.key, decided.stored, version)
-        return item, with_etag(decided, etag).outcome
+        return {"PutRequest": {"Item": item}}, with_etag(decided, etag).outcome
 
 
 async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> list[Outcome]:

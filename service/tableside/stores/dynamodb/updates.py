@@ -69,16 +69,14 @@ class Placeholders:
         self._values[placeholder] = attribute
         return placeholder
 
-    def parameters(self, sets: list[str], removes: list[str], conditions: list[str]) -> Item | None:
+    def parameters(self, sets: list[str], removes: list[str], conditions: list[str]) -> dict[str, Any] | None:
         """Return the parameters of a call, or None if an expression exceeds a limit of DynamoDB."""
         if len(conditions) > CONDITIONS_MAX:
             return None
-        update = " ".join(
-            [*(["SET " + ", ".join(sets)] if sets else []), *(["REMOVE " + ", ".join(removes)] if removes else [])]
-        )
-        parameters: Item = {"ConditionExpression": " AND ".join(conditions)}  # type: ignore[dict-item]  # text
+        update = [f"{verb} {', '.join(parts)}" for verb, parts in (("SET", sets), ("REMOVE", removes)) if parts]
+        parameters: dict[str, Any] = {"ConditionExpression": " AND ".join(conditions)}
         if update:
-            parameters["UpdateExpression"] = update  # type: ignore[assignment]  # text
+            parameters["UpdateExpression"] = " ".join(update)
         if any(len(text) > EXPRESSION_BYTES_MAX for text in parameters.values()):
             return None
         parameters["ExpressionAttributeNames"] = {placeholder: name for name, placeholder in self._names.items()}
@@ -99,17 +97,13 @@ def unchanged_conditions(placeholders: Placeholders, layout: ItemLayout, item: I
     members = layout.members(item)
     if VERSION not in item:
         # Without a version, only the members show a write by another tool, so the condition contains as many as fit.
-        guarded = dict(list(members.items())[:GUARDED_MEMBERS_MAX])
+        members = dict(list(members.items())[:GUARDED_MEMBERS_MAX])
         conditions.append(f"attribute_exists({placeholders.name(layout.keys[0].name)})")
-    else:
-        guarded = members if _small_enough_to_guard(members) else {}
+    elif len(members) > GUARDED_MEMBERS_MAX or len(msgspec.json.encode(members)) > GUARDED_BYTES_MAX:
+        members = {}
     return conditions + [
-        f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in guarded.items()
+        f"{placeholders.name(name)} = {placeholders.value(attribute)}" for name, attribute in members.items()
     ]
-
-
-def _small_enough_to_guard(members: Item) -> bool:
-    return len(members) <= GUARDED_MEMBERS_MAX and len(msgspec.json.encode(members)) <= GUARDED_BYTES_MAX
 
 
 class VersionedItems:
@@ -154,17 +148,18 @@ class VersionedItems:
 
     def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
         """Return the call that replaces a record, and the record's new etag."""
-        stored, current = replacement.changed.stored, replacement.version
-        updates = _changes_existing(replacement)
+        write, stored, current = replacement.write, replacement.changed.stored, replacement.version
+        created = getattr(replacement.changed.outcome, "created", False)
+        updates = isinstance(write, Update) and isinstance(replacement.found.stored, Stored) and not created
         if updates and stored is not None and (changed := self._changes(replacement, stored)) is not None:
             return changed
         placeholders = Placeholders()
         conditions = unchanged_conditions(placeholders, self._layout, current)
         parameters = placeholders.parameters([], [], conditions) or {}
         if stored is None:
-            return "delete_item", {"Key": self._layout.key_item(replacement.write.key), **parameters}, ""
+            return "delete_item", {"Key": self._layout.key_item(write.key), **parameters}, ""
         present = self._layout.members(current) if updates else None
-        item, etag = self._layout.build_item(replacement.write.key, stored, stored.etag, present)
+        item, etag = self._layout.build_item(write.key, stored, stored.etag, present)
         return "put_item", {"Item": item, **parameters}, etag
 
     def _changes(self, replacement: Replacement, stored: Stored) -> tuple[str, dict[str, Any], str] | None:
@@ -200,9 +195,3 @@ class VersionedItems:
             return None
         key = {"Key": self._layout.key_item(write.key)}
         return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
-
-
-def _changes_existing(replacement: Replacement) -> bool:
-    if not isinstance(replacement.write, Update) or not isinstance(replacement.found.stored, Stored):
-        return False
-    return not getattr(replacement.changed.outcome, "created", False)
