@@ -18,12 +18,7 @@ class Bulkhead(Policy):
     """A store with at most `concurrency_max` concurrent calls."""
 
     def __init__(
-        self,
-        inner: Store,
-        concurrency_max: int,
-        *,
-        metrics: PolicyMetrics | None = None,
-        traces: Traces | None = None,
+        self, inner: Store, concurrency_max: int, *, metrics: PolicyMetrics | None = None, traces: Traces | None = None
     ) -> None:
         super().__init__(inner)
         self._slots = asyncio.Semaphore(concurrency_max)
@@ -35,7 +30,9 @@ class Bulkhead(Policy):
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations when a slot is free. Without one by the deadline, return Overloaded and send none."""
         if not await self._acquire(budget):
-            return [self._overloaded()] * len(operations)
+            limit = f"{self._concurrency_max} calls of its store (concurrency_max)"
+            detail = f"table {self.spec.name!r}: {limit} were in flight until the deadline"
+            return [Overloaded(detail)] * len(operations)
         try:
             return await self._inner.apply(operations, budget)
         finally:
@@ -59,11 +56,8 @@ class Bulkhead(Policy):
 
     async def _acquire(self, budget: Budget = NO_DEADLINE) -> bool:
         """Wait for a slot. Return whether it was free by the deadline."""
-        if self._slots.locked():
-            return await self._wait(budget)
-        return await self._slots.acquire()
-
-    async def _wait(self, budget: Budget) -> bool:
+        if not self._slots.locked():
+            return await self._slots.acquire()
         try:
             with wait_span(self._traces, "bulkhead wait"):
                 async with budget.timeout():
@@ -73,7 +67,3 @@ class Bulkhead(Policy):
             return False
         self._waited.inc()
         return True
-
-    def _overloaded(self) -> Overloaded:
-        busy = f"table {self.spec.name!r}: {self._concurrency_max} calls of its store (concurrency_max) were in flight"
-        return Overloaded(f"{busy} until the deadline")

@@ -1,7 +1,6 @@
 """The metrics of all policies: by table, store or direction, and never by key or caller."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge
 
@@ -18,14 +17,16 @@ class PolicyMetrics:
     """The metrics that the tables of one catalog share. Without a registry, they are counted and not shown."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        by_direction = ("table", "direction")
+
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
+            return Counter(name, text, labels or by_direction, registry=registry)
 
         def histogram(name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, registry=registry)
+            return Histogram(name, text, labels or by_direction, buckets=buckets, registry=registry)
 
-        def gauge(name: str, text: str, label: str, workers: Any = "livesum") -> Gauge:
-            return Gauge(name, text, (label,), registry=registry, multiprocess_mode=workers)
+        def gauge(name: str, text: str, label: str = "table") -> Gauge:
+            return Gauge(name, text, (label,), registry=registry, multiprocess_mode="livesum")
 
         self.call_seconds = histogram(
             "tableside_store_call_duration_seconds",
@@ -38,9 +39,7 @@ class PolicyMetrics:
             "tableside_store_call_operations", "Operations in one call of a table's store.", _OPERATIONS, "table"
         )
         self.timeouts = counter(
-            "tableside_attempt_timeouts",
-            "Operations that timed out in one attempt, counted for each attempt.",
-            *("table", "direction"),
+            "tableside_attempt_timeouts", "Operations that timed out in one attempt, counted for each attempt."
         )
         self.bulkhead_calls = counter(
             "tableside_bulkhead_calls",
@@ -48,39 +47,30 @@ class PolicyMetrics:
             *("table", "outcome"),
         )
         self.throttled = counter(
-            "tableside_rate_limit_throttled",
-            "Operations that the table's own rate limit rejected.",
-            *("table", "direction"),
+            "tableside_rate_limit_throttled", "Operations that the table's own rate limit rejected."
         )
         self.throttle_seconds = histogram(
             "tableside_rate_limit_wait_seconds",
             "Time that calls waited for credits; only calls that had to wait, once for each part.",
             _THROTTLED_S,
-            *("table", "direction"),
         )
         self.limiter_fallbacks = counter(
             "tableside_rate_limit_fallbacks",
             "Times that the limiter shared by replicas could not be reached, so the replica used its own credits.",
-            *("table", "direction"),
         )
         self.caller_throttled = counter(
-            "tableside_caller_limit_throttled",
-            "Operations that their caller's own limit rejected.",
-            *("table", "direction"),
+            "tableside_caller_limit_throttled", "Operations that their caller's own limit rejected."
         )
         self.caller_throttle_seconds = histogram(
             "tableside_caller_limit_wait_seconds",
             "Time that calls waited for their caller's own limit; only calls that had to wait, once for each part.",
             _THROTTLED_S,
-            *("table", "direction"),
         )
-        self.retries = counter(
-            "tableside_retries", "Operations retried, counted for each retry.", *("table", "direction")
-        )
+        self.retries = counter("tableside_retries", "Operations retried, counted for each retry.")
         self.retries_given_up = counter(
             "tableside_retries_given_up",
             "Operations with a retriable error that were not retried, by what was exhausted.",
-            *("table", "direction", "reason"),
+            *(*by_direction, "reason"),
         )
         self.retry_budget = gauge(
             "tableside_retry_budget_operations",
@@ -114,46 +104,10 @@ class PolicyMetrics:
         self.cache_evictions = counter(
             "tableside_cache_evictions", "Records and absences that were evicted from a full cache.", "table"
         )
-        self.cache_records = gauge("tableside_cache_records", "Records and absences in a cache.", "table")
-        self.cache_bytes = gauge("tableside_cache_bytes", "Memory of a cache's entries.", "table")
+        self.cache_records = gauge("tableside_cache_records", "Records and absences in a cache.")
+        self.cache_bytes = gauge("tableside_cache_bytes", "Memory of a cache's entries.")
         self.cache_sizes: dict[str, dict[int | None, tuple[int, int]]] = {}
         """The records and bytes of each partition's cache, by table."""
-
-
-class CacheMetrics:
-    """The metrics of one table's cache, or of one partition's."""
-
-    def __init__(self, metrics: PolicyMetrics, table: str, partition: int | None = None) -> None:
-        self._partition = partition
-        self._by_partition = metrics.cache_sizes.setdefault(table, {})
-        self._hits, self._misses, self._bypassed = (
-            metrics.cache_gets.labels(table, outcome) for outcome in ("hit", "miss", "bypassed")
-        )
-        self._age_seconds = metrics.cache_age_seconds.labels(table)
-        self._evictions = metrics.cache_evictions.labels(table)
-        self._records = metrics.cache_records.labels(table)
-        self._bytes = metrics.cache_bytes.labels(table)
-        self._evictions_counted = 0
-
-    def count_hits(self, gets: int, age_s: float) -> None:
-        """Count the gets of one call that the cache answered. `age_s` is the age of the oldest record."""
-        self._hits.inc(gets)
-        self._age_seconds.observe(age_s)
-
-    def count_misses(self, gets: int, bypassed: int) -> None:
-        """Count gets that read the store, and those of them that accept no cached record."""
-        self._misses.inc(gets - bypassed)
-        self._bypassed.inc(bypassed)
-
-    def update_size(self, records: int, size_bytes: int, evictions: int) -> None:
-        """Update the gauges, and the counter of evictions from their total."""
-        self._by_partition[self._partition] = records, size_bytes
-        if len(self._by_partition) > 1:
-            records, size_bytes = map(sum, zip(*self._by_partition.values(), strict=True))
-        self._records.set(records)
-        self._bytes.set(size_bytes)
-        self._evictions.inc(evictions - self._evictions_counted)
-        self._evictions_counted = evictions
 
 
 class CoalesceMetrics:

@@ -26,19 +26,10 @@ from typing import Self
 
 from pydantic import BaseModel, Field, model_validator
 
-from ..core import (
-    NO_DEADLINE,
-    Budget,
-    DeadlineExceeded,
-    Get,
-    Operation,
-    Outcome,
-    Store,
-    TableError,
-    exponential_backoff_s,
-)
+from ..core import NO_DEADLINE, Budget, DeadlineExceeded, Get, Operation, Outcome, Store, TableError
 from ..core.batch import Direction, all_succeeded, at_positions, direction
 from ..core.budget import NotRead
+from ..core.concurrency import exponential_backoff_s
 from ..core.errors import Overloaded
 from ..core.operations import is_remembered
 from ..core.store import Policy
@@ -66,10 +57,6 @@ class RetrySchedule(BaseModel, frozen=True, extra="forbid"):
     def retries_configured(self) -> bool:
         """Whether the configuration sets `attempts_max`, and above 1."""
         return "attempts_max" in self.model_fields_set and self.attempts_max > 1
-
-    def pause(self, attempt: int, jitter: Callable[[], float]) -> float:
-        """Return the pause after an attempt, in seconds. `jitter` returns a random number from 0 to 1."""
-        return exponential_backoff_s(attempt - 1, self.pause_s, self.pause_max_s, jitter)
 
 
 class RetryBudget:
@@ -147,21 +134,15 @@ class Retry(Policy):
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations, and retry the ones with a transient error."""
         self._budget.earn(len(operations), time.monotonic())
-        outcomes = await self._inner.apply(operations, budget)
-        if all_succeeded(outcomes):
-            return outcomes
-        return await self._retry_failed(operations, direction(operations), outcomes, budget)
-
-    async def _retry_failed(
-        self, operations: Sequence[Operation], way: Direction, first: Sequence[Outcome], budget: Budget
-    ) -> list[Outcome]:
-        outcomes = list(first)
-        failed = [position for position, outcome in enumerate(outcomes) if isinstance(outcome, TableError)]
-        attempt = 1
-        while failed := await self._choose_and_pause(operations, way, outcomes, failed, attempt, budget):
-            attempt += 1
-            again = await self._inner.apply(at_positions(operations, failed), budget)
-            for position, outcome in zip(failed, again, strict=True):
+        first = await self._inner.apply(operations, budget)
+        if all_succeeded(first):
+            return first
+        outcomes, way, attempt = [*first], direction(operations), 1
+        sent: Sequence[int] = range(len(outcomes))
+        while chosen := await self._choose_and_pause(operations, way, outcomes, sent, attempt, budget):
+            sent, attempt = chosen, attempt + 1
+            again = await self._inner.apply(at_positions(operations, sent), budget)
+            for position, outcome in zip(sent, again, strict=True):
                 outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
 
@@ -169,53 +150,47 @@ class Retry(Policy):
         self,
         operations: Sequence[Operation],
         way: Direction,
-        outcomes: list[Outcome],
-        failed: list[int],
+        outcomes: Sequence[Outcome],
+        sent: Sequence[int],
         attempt: int,
         budget: Budget,
     ) -> list[int]:
-        """Choose which of the failed operations to retry, pause, and return their positions."""
-        able = [position for position in failed if _repeatable(operations[position], outcomes[position])]
-        if not able:
+        """Choose which of the operations sent last to retry, pause, and return their positions."""
+        waits_s = {
+            position: outcome.retry_hint_s or 0.0
+            for position in sent
+            if isinstance(outcome := outcomes[position], TableError) and _repeatable(operations[position], outcome)
+        }
+        if not waits_s:
             return []
         schedule, now = self._schedules[way], time.monotonic()
         if attempt >= schedule.attempts_max:
-            self._give_up(way, len(able), "attempts")
+            self._give_up(way, len(waits_s), "attempts")
             return []
-        pause_s = schedule.pause(attempt, self._jitter)
-        waits_s = {position: _hint_s(outcomes[position]) + pause_s for position in able}
-        chosen = [position for position in able if now + waits_s[position] < budget.until]
-        self._give_up(way, len(able) - len(chosen), "deadline")
-        if chosen and not self._budget.spend(len(chosen), now):
+        pause_s = exponential_backoff_s(attempt - 1, schedule.pause_s, schedule.pause_max_s, self._jitter)
+        chosen = [position for position, wait_s in waits_s.items() if now + wait_s + pause_s < budget.until]
+        self._give_up(way, len(waits_s) - len(chosen), "deadline")
+        if not chosen:
+            return []
+        if not self._budget.spend(len(chosen), now):
             self._give_up(way, len(chosen), "budget")
             return []
-        if chosen:
-            await self._pause(max(waits_s[position] for position in chosen))
-            self._metrics.retries.labels(self.spec.name, way).inc(len(chosen))
+        pause_s += max(waits_s[position] for position in chosen)
+        with wait_span(self._traces if pause_s > 0 else None, "retry pause"):
+            await self._sleep(pause_s)
+        self._metrics.retries.labels(self.spec.name, way).inc(len(chosen))
         return chosen
-
-    async def _pause(self, seconds: float) -> None:
-        with wait_span(self._traces if seconds > 0 else None, "retry pause"):
-            await self._sleep(seconds)
 
     def _give_up(self, way: Direction, count: int, reason: str) -> None:
         if count:
             self._metrics.retries_given_up.labels(self.spec.name, way, reason).inc(count)
 
 
-def _repeatable(operation: Operation, outcome: Outcome) -> bool:
+def _repeatable(operation: Operation, error: TableError) -> bool:
     """Return whether a retry may succeed and cannot apply a write twice."""
-    if not isinstance(outcome, TableError) or not outcome.retriable:
+    if not error.retriable or isinstance(error, DeadlineExceeded | Overloaded | NotRead):
         return False
-    if isinstance(outcome, DeadlineExceeded | Overloaded | NotRead):
-        return False
-    return isinstance(operation, Get) or outcome.applied == "no" or is_remembered(operation)
-
-
-def _hint_s(outcome: Outcome) -> float:
-    """Return the time that the store itself asked to wait."""
-    assert isinstance(outcome, TableError)
-    return outcome.retry_hint_s or 0.0
+    return isinstance(operation, Get) or error.applied == "no" or is_remembered(operation)
 
 
 def _merge(before: Outcome, now: Outcome) -> Outcome:

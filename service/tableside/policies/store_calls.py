@@ -38,10 +38,19 @@ class StoreCalls(Policy):
         try:
             if self._traces is None or current_context(self._traces) is None:
                 outcomes = await self._inner.apply(operations, budget)
-            else:
-                outcomes = await self._traced(self._traces, operations, budget)
-            outcome = _outcome(outcomes)
-            return outcomes
+                outcome = _outcome(outcomes)
+                return outcomes
+            attributes: dict[str, Attribute] = {
+                "db.system.name": self._kind,
+                "db.collection.name": self.spec.name,
+                "db.operation.batch.size": len(operations),
+            }
+            with self._traces.span("store call", attributes=attributes, kind=SpanKind.CLIENT) as span:
+                outcomes = await self._inner.apply(operations, budget)
+                outcome = _outcome(outcomes)
+                if outcome != "ok":
+                    span.set_attribute("error.type", outcome)
+                return outcomes
         finally:
             self._observe("apply", outcome, started)
 
@@ -64,18 +73,6 @@ class StoreCalls(Policy):
             raise
         finally:
             self._observe(call, outcome, started)
-
-    async def _traced(self, traces: Traces, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
-        attributes: dict[str, Attribute] = {
-            "db.system.name": self._kind,
-            "db.collection.name": self.spec.name,
-            "db.operation.batch.size": len(operations),
-        }
-        with traces.span("store call", attributes=attributes, kind=SpanKind.CLIENT) as span:
-            outcomes = await self._inner.apply(operations, budget)
-            if (outcome := _outcome(outcomes)) != "ok":
-                span.set_attribute("error.type", outcome)
-            return outcomes
 
     def _observe(self, call: str, outcome: str, started: float) -> None:
         # A lookup by labels costs more than timing.
