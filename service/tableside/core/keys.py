@@ -26,7 +26,6 @@ _BROKEN_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _DECODED = ". A / in a key is %2F in a path. If the client sent %2F, a proxy has decoded it: send the key in a batch"
 _SIGN_OFFSET = 1 << 63
 _TERMINATOR = b"\0"
-_SEPARATOR = "\0"
 
 
 class KeyField(msgspec.Struct, frozen=True):
@@ -61,14 +60,18 @@ class KeySchema(msgspec.Struct, frozen=True):
         """
         if self.composite:
             return False
-        types = set(map(type, raws))
+        types: set[type] = set(map(type, raws))
         if self.fields[0].type == "integer":
-            return types == {int} and _in_range(raws)  # type: ignore[arg-type]  # the types were just checked
+            integers = cast("list[int]", raws)
+            return types == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
         if types != {str}:
             return False
-        strings: list[str] = raws  # type: ignore[assignment]  # checked above
-        joined = _SEPARATOR.join(strings)
-        return joined.isascii() and joined.count(_SEPARATOR) == len(raws) - 1 and _lengths_fit(strings)
+        strings = cast("list[str]", raws)
+        joined = "\0".join(strings)
+        if not joined.isascii() or joined.count("\0") >= len(raws):
+            return False
+        lengths = set(map(len, strings))
+        return min(lengths) >= 1 and max(lengths) <= STRING_BYTES_MAX
 
     def from_path(self, segments: Sequence[bytes]) -> Key:
         """Return the key with these percent-encoded path segments as its parts."""
@@ -85,9 +88,10 @@ class KeySchema(msgspec.Struct, frozen=True):
         if type(key) is str:
             return key.encode()
         if type(key) is tuple:
-            return self._encode_parts(key)
+            last = len(key) - 1
+            return b"".join(_encode_part(part, last=index == last) for index, part in enumerate(key))
         assert isinstance(key, int)
-        return _encode_integer(key)
+        return (key + _SIGN_OFFSET).to_bytes(8, "big")
 
     def encode_all(self, keys: Sequence[Key], prefix: bytes) -> list[bytes]:
         """Return the encoded keys, each after the prefix."""
@@ -119,12 +123,12 @@ class KeySchema(msgspec.Struct, frozen=True):
 
         The prefix applies to the first part of the key, or to the second if a partition is given.
         """
-        start = b"" if partition is None else self._encode_part(partition, last=not self.composite)
+        start = b"" if partition is None else _encode_part(partition, last=not self.composite)
         field = self.fields[0 if partition is None else min(1, len(self.fields) - 1)]
         if prefix:
             if field.type != "string":
                 raise InvalidOperation("a prefix needs a key part that is a string")
-            if _SEPARATOR in prefix:
+            if "\0" in prefix:
                 raise InvalidOperation("a prefix contains U+0000")
             start += prefix.encode()
         return start, prefix_end(start)
@@ -149,22 +153,23 @@ class KeySchema(msgspec.Struct, frozen=True):
         """Return the names of the named parts."""
         return frozenset(field.name for field in self.fields if field.name is not None)
 
-    def _encode_parts(self, parts: Sequence[Part]) -> bytes:
-        last = len(parts) - 1
-        return b"".join(self._encode_part(part, last=index == last) for index, part in enumerate(parts))
-
-    def _encode_part(self, part: Part, *, last: bool) -> bytes:
-        if isinstance(part, int):
-            return _encode_integer(part)
-        return part.encode() if last else part.encode() + _TERMINATOR
-
 
 def checked_part(raw: object, kind: PartType) -> Part:
     """Validate one part of a key and return it. Raise InvalidOperation if it is not valid."""
     if kind == "string":
         if type(raw) is not str:
             raise InvalidOperation(f"a key of this table is a string, not {kind_of(raw)}")
-        return raw if raw.isascii() and 0 < len(raw) <= STRING_BYTES_MAX and "\0" not in raw else _checked_string(raw)
+        if raw.isascii() and 0 < len(raw) <= STRING_BYTES_MAX and "\0" not in raw:
+            return raw
+        try:
+            size_bytes = len(raw.encode())
+        except UnicodeEncodeError:
+            raise InvalidOperation("a key contains a lone surrogate") from None
+        if not 1 <= size_bytes <= STRING_BYTES_MAX:
+            raise InvalidOperation(f"a string in a key must have 1 to {STRING_BYTES_MAX} bytes of UTF-8")
+        if "\0" in raw:
+            raise InvalidOperation("a key contains U+0000")
+        return raw
     if isinstance(raw, float) and raw.is_integer():
         raw = int(raw)
     if not isinstance(raw, int) or isinstance(raw, bool):
@@ -198,29 +203,10 @@ def prefix_end(prefix: bytes) -> bytes | None:
     return stem[:-1] + bytes([stem[-1] + 1]) if stem else None
 
 
-def _checked_string(raw: str) -> str:
-    try:
-        size_bytes = len(raw.encode())
-    except UnicodeEncodeError:
-        raise InvalidOperation("a key contains a lone surrogate") from None
-    if not 1 <= size_bytes <= STRING_BYTES_MAX:
-        raise InvalidOperation(f"a string in a key must have 1 to {STRING_BYTES_MAX} bytes of UTF-8")
-    if "\0" in raw:
-        raise InvalidOperation("a key contains U+0000")
-    return raw
-
-
-def _lengths_fit(strings: list[str]) -> bool:
-    lengths = set(map(len, strings))
-    return min(lengths) >= 1 and max(lengths) <= STRING_BYTES_MAX
-
-
-def _in_range(integers: list[int]) -> bool:
-    return min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
-
-
-def _encode_integer(part: int) -> bytes:
-    return (part + _SIGN_OFFSET).to_bytes(8, "big")
+def _encode_part(part: Part, *, last: bool) -> bytes:
+    if isinstance(part, int):
+        return (part + _SIGN_OFFSET).to_bytes(8, "big")
+    return part.encode() if last else part.encode() + _TERMINATOR
 
 
 # Ranges of encoded keys, for the scans and splits of sorted stores

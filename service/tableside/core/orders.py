@@ -17,7 +17,7 @@ import msgspec
 
 from .errors import InvalidOperation, quoted
 from .updates import Changes, MergePatch
-from .values import INTEGER_MIN, Json, JsonObject
+from .values import INTEGER_MIN, JsonObject
 
 ALL = ""
 """The newest put or delete. The other orders of a record are higher than this one."""
@@ -46,26 +46,20 @@ def assignments(changes: Changes) -> Assignments:
     found: Assignments = {}
     for change in changes:
         if isinstance(change, MergePatch):
-            found.update(map(_patched, change.patch.items()))
-            continue
-        for operator, path, operand in ((edit.operator, edit.path, edit.operand) for edit in change.edits):
-            if operator not in ("$set", "$unset"):
+            if any(isinstance(value, dict) for value in change.patch.values()):
                 raise InvalidOperation(
-                    f"order: {quoted(operator)} cannot be ordered, only $set, $unset and merge patches"
+                    "order: a merge patch cannot be ordered if a member is an object; $set replaces it whole"
                 )
-            if len(path) > 1:
-                raise InvalidOperation(f"order: {operator} must name top-level members, and this path is deeper")
-            found[path[0]] = operand if operator == "$set" else ABSENT
+            found.update({name: ABSENT if value is None else value for name, value in change.patch.items()})
+            continue
+        for edit in change.edits:
+            if edit.operator not in ("$set", "$unset"):
+                cannot = f"{quoted(edit.operator)} cannot be ordered, only $set, $unset and merge patches"
+                raise InvalidOperation(f"order: {cannot}")
+            if len(edit.path) > 1:
+                raise InvalidOperation(f"order: {edit.operator} must name top-level members, and this path is deeper")
+            found[edit.path[0]] = edit.operand if edit.operator == "$set" else ABSENT
     return found
-
-
-def _patched(member: tuple[str, Json]) -> tuple[str, Any]:
-    name, value = member
-    if isinstance(value, dict):
-        raise InvalidOperation(
-            "order: a merge patch cannot be ordered if a member is an object; $set replaces it whole"
-        )
-    return name, ABSENT if value is None else value
 
 
 class Orders:

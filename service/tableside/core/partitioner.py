@@ -13,14 +13,13 @@ Partitions: TypeAlias = tuple[int, ...] | None
 ALL_PARTITIONS = -1
 """As the only index in a list: all partitions."""
 
-_SEED = 0x9747B28C
 _FACTOR = 0x5BD1E995
 _WORD = 0xFFFFFFFF
 
 
 def murmur2(data: bytes) -> int:
     """Return Kafka's 32-bit MurmurHash2 (org.apache.kafka.common.utils.Utils.murmur2) as an unsigned integer."""
-    state = _SEED ^ len(data)
+    state = 0x9747B28C ^ len(data)  # Kafka's seed
     whole = len(data) & ~3
     for (word,) in iter_unpack("<I", data[:whole]):
         word = word * _FACTOR & _WORD

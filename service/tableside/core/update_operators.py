@@ -4,6 +4,7 @@ A fault names the operator and the path, and never a value.
 """
 
 from collections.abc import Callable
+from functools import partial
 from operator import add, itemgetter, mul
 from typing import Any, Literal, TypeAlias, cast
 
@@ -31,7 +32,8 @@ class ArraySets:
     """
 
     def __init__(self) -> None:
-        self._sets: dict[int, _ArraySet] = {}
+        self._hashed: dict[int, tuple[list[Json], set[bytes], int]] = {}
+        """By the id of an array: the array, so that its id is not used again, its hashed elements, their number."""
         self._visited = 0
 
     def visit(self, array: list[Json], times: int = 1) -> None:
@@ -43,30 +45,17 @@ class ArraySets:
 
     def add(self, array: list[Json], elements: list[Json]) -> None:
         """Append copies of the elements that the array does not contain. Equality ignores the order of members."""
-        if (known := self._sets.get(id(array))) is None:
-            known = self._sets[id(array)] = _ArraySet(array)
-        known.add(elements)
+        _, known, count = self._hashed.get(id(array), (array, set[bytes](), 0))
+        known.update(map(_identity, array[count:]))
+        for element in elements:
+            if (identity := _identity(element)) not in known:
+                known.add(identity)
+                array.append(copied(element))
+        self._hashed[id(array)] = array, known, len(array)
 
     def forget(self) -> None:
         """Forget all elements, after an operator that does not keep them."""
-        self._sets.clear()
-
-
-class _ArraySet:
-    """An array, and the elements before `_hashed`. It references the array, so that its id is not used again."""
-
-    def __init__(self, array: list[Json]) -> None:
-        self._array = array
-        self._elements: set[bytes] = set()
-        self._hashed = 0
-
-    def add(self, elements: list[Json]) -> None:
-        self._elements.update(map(_identity, self._array[self._hashed :]))
-        for element in elements:
-            if (identity := _identity(element)) not in self._elements:
-                self._elements.add(identity)
-                self._array.append(copied(element))
-        self._hashed = len(self._array)
+        self._hashed.clear()
 
 
 _identity = msgspec.json.Encoder(order="sorted").encode
@@ -105,10 +94,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit.
-
-    `sets` contains the hashed elements of the value's arrays, for all edits of one update.
-    """
+    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit."""
     rule = OPERATORS[edit.operator]
     rule.apply(value, edit, sets)
     if not rule.keeps_elements:
@@ -139,16 +125,10 @@ def _unset(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         parent.pop(edit.path[-1], None)
 
 
-def _inc(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    _compute(value, edit, add, "sum")
-
-
-def _mul(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    _compute(value, edit, mul, "product")
-
-
-def _compute(value: JsonObject, edit: Edit, compute: Callable[[float, float], float], noun: str) -> None:
-    """Replace a number, 0 if it is absent, by the result for it and the operand."""
+def _compute(
+    compute: Callable[[float, float], float], noun: str, value: JsonObject, edit: Edit, sets: ArraySets
+) -> None:
+    """Replace a number, 0 if it is absent, by the result for it and the operand. `noun` names the result."""
     parent, name = _parent_of(value, edit), edit.path[-1]
     present = parent.get(name, 0)
     if not is_number(present):
@@ -166,7 +146,7 @@ def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         parent[name] = edit.operand
         return
     present = parent[name]
-    if not _comparable(present, edit.operand):
+    if kind_of(present) != kind_of(edit.operand):
         reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
         raise fault(edit.operator, dotted(edit.path), reason)
     best = min if edit.operator == "$min" else max
@@ -179,7 +159,9 @@ def _push(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     array.extend(cast("list[Json]", copied(elements)))
     if modifiers:
         sets.visit(array, SORT_VISITS if "$sort" in modifiers else 1)
-        _parent_of(value, edit)[edit.path[-1]] = _sliced(_sorted(array, modifiers), modifiers)
+        array = _sorted(array, modifiers)
+        count = cast("int", modifiers.get("$slice", len(array)))
+        _parent_of(value, edit)[edit.path[-1]] = array[:count] if count >= 0 else array[count:]
 
 
 def _sorted(array: list[Json], modifiers: JsonObject) -> list[Json]:
@@ -202,12 +184,6 @@ def _sorted(array: list[Json], modifiers: JsonObject) -> list[Json]:
         ranked.sort(key=itemgetter(0), reverse=direction == -1)
     order = (nothing, numbers, strings, others)
     return [element for ranked in order[::direction] for _, element in ranked]
-
-
-def _sliced(array: list[Json], modifiers: JsonObject) -> list[Json]:
-    """Return the first elements, or with a negative `$slice` the last ones."""
-    count = cast("int", modifiers.get("$slice", len(array)))
-    return array[:count] if count >= 0 else array[count:]
 
 
 def _add_to_set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -253,10 +229,6 @@ def _array_at(value: JsonObject, edit: Edit) -> list[Json]:
 
 def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
     return fault(edit.operator, dotted(edit.path), f"the field is {kind_of(present)}, not {wanted}")
-
-
-def _comparable(one: Json, other: Json) -> bool:
-    return (is_number(one) and is_number(other)) or (isinstance(one, str) and isinstance(other, str))
 
 
 # The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.
@@ -327,17 +299,13 @@ def _checked_list(operand: JsonObject, name: str, depth: int) -> Json:
     return values.normalize_member(operand[name], depth)
 
 
-def _nothing(operand: Json, depth: int) -> Json:
-    return None
-
-
 OPERATORS: dict[str, Rule] = {
     "$set": Rule(values.normalize_member, _set, keeps_elements=True, in_text="any"),
-    "$unset": Rule(_nothing, _unset, keeps_elements=True),
-    "$inc": Rule(_checked_number, _inc, keeps_elements=True, in_text="integer"),
+    "$unset": Rule(lambda operand, depth: None, _unset, keeps_elements=True),
+    "$inc": Rule(_checked_number, partial(_compute, add, "sum"), keeps_elements=True, in_text="integer"),
     "$min": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
     "$max": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
-    "$mul": Rule(_checked_number, _mul, keeps_elements=True),
+    "$mul": Rule(_checked_number, partial(_compute, mul, "product"), keeps_elements=True),
     "$push": Rule(_checked_pushed, _push, keeps_elements=True),
     "$addToSet": Rule(_checked_elements, _add_to_set, keeps_elements=True),
     "$pull": Rule(_checked_pulled, _pull, keeps_elements=True),

@@ -7,7 +7,7 @@ Many small objects take up to 30 times the memory of their text. A large batch t
 each is unpacked only while it is used.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, pairwise
 from typing import Any, TypeAlias
 
@@ -52,19 +52,14 @@ class PackedChanges(msgspec.Struct, frozen=True, gc=False):
     text: bytes
 
     def __len__(self) -> int:
-        """Return the number of changes."""
         return len(orjson.loads(self.text))
 
     def __iter__(self) -> Iterator[Change]:
-        """Iterate over the changes."""
         return map(_change, orjson.loads(self.text))
 
 
 Changes: TypeAlias = tuple[Change, ...] | PackedChanges
 """A validated update: its changes are applied to a value in order, as one step."""
-
-CHECKED_TYPES = (tuple, PackedChanges)
-"""The types of `Changes`, for `isinstance`. JSON has neither."""
 
 
 def packed(changes: Changes, bytes_min: int = PACKED_BYTES_MIN) -> Changes:
@@ -90,11 +85,9 @@ def _text(changes: Changes) -> bytes:
 
 
 def _change(document: dict[str, Any]) -> Change:
-    return MergePatch(document["patch"]) if "patch" in document else Edits(tuple(map(_edit, document["edits"])))
-
-
-def _edit(document: dict[str, Any]) -> Edit:
-    return Edit(document["operator"], tuple(document["path"]), document["operand"])
+    if "patch" in document:
+        return MergePatch(document["patch"])
+    return Edits(tuple([Edit(one["operator"], tuple(one["path"]), one["operand"]) for one in document["edits"]]))
 
 
 CHANGES_MAX = 10_000
@@ -149,7 +142,13 @@ def apply(
     visit more than `VISITED_ELEMENTS_MAX`.
     """
     check_elements(value)
-    result = _applied(values.decode(value), changes if is_default else map(for_present, changes))
+    result, sets = values.decode(value), ArraySets()
+    for change in changes if is_default else map(for_present, changes):
+        if isinstance(change, MergePatch):
+            result = _merge(result, change.patch)
+            continue
+        for edit in change.edits:
+            apply_edit(result, edit, sets)
     # The result needs no validation: `parse` has checked everything that the changes write.
     text = values.encode_canonical(result if finish is None else finish(result))
     check_elements(text)
@@ -237,30 +236,11 @@ def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     """Return the edits. Raise InvalidOperation if two have the same path, or one has the parent of another's."""
     # A path is directly before those below it, because names do not contain U+0000.
     for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
+        if below.path == above.path:
+            raise fault(below.operator, dotted(below.path), f"{quoted(above.operator)} has the same path")
         if below.path[: len(above.path)] == above.path:
-            raise _overlap(above, below)
+            raise fault(above.operator, dotted(above.path), "another operator has a path below it")
     return edits
-
-
-def _overlap(above: Edit, below: Edit) -> InvalidOperation:
-    if above.path == below.path:
-        return fault(below.operator, dotted(below.path), f"{quoted(above.operator)} has the same path")
-    return fault(above.operator, dotted(above.path), "another operator has a path below it")
-
-
-# Applying
-
-
-def _applied(value: JsonObject, changes: Iterable[Change]) -> JsonObject:
-    sets = ArraySets()
-    for change in changes:
-        match change:
-            case MergePatch(patch):
-                value = _merge(value, patch)
-            case Edits(edits):
-                for edit in edits:
-                    apply_edit(value, edit, sets)
-    return value
 
 
 def _merge(target: Json, patch: JsonObject) -> JsonObject:

@@ -34,13 +34,10 @@ _KINDS: dict[type, str] = {
     tuple: "an array",
     dict: "an object",
 }
-_CONTAINERS = (dict, list, tuple)
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPICIOUS = tuple(map(re.compile, (rb"\.0[,}\]]", rb"e\+1[678][,}\]]", rb'"_ts', rb'"":')))
 """A double that equals a 64-bit integer, a reserved name and an empty one. Each pattern has a start to search for."""
 
-_BUFFER_BYTES = 2**12
-_LINE_END = b"\n"  # never within canonical text, which escapes it
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
 
@@ -62,26 +59,41 @@ def parse(text: bytes | str) -> Json:
     `ELEMENTS_MAX` elements. Raise NotJson, with the position of the error, if it is not JSON. This includes numbers
     beyond the range of a double, NaN, lone surrogates and invalid UTF-8.
     """
+    decoder = _DECODER
     if len(text) > _UNCHECKED_BYTES_MAX:
         check_elements(text)
-    return parse_unlimited(text)
-
-
-def parse_unlimited(text: bytes | str) -> Json:
-    """Parse JSON text like `parse`, with any number of elements: for texts whose parts are limited."""
+        if sum(map(_bytes(text).count, _SLOW)) > SLOW_NUMBERS_MAX:
+            decoder = _SLOW_NUMBERS
     try:
-        if len(text) > _UNCHECKED_BYTES_MAX and has_slow_numbers(text):
-            return _SLOW_NUMBERS.decode(text)
-        return _DECODER.decode(text)
+        return decoder.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError):
         raise not_json(text) from None
     except RecursionError:
         raise NotJson("nested too deep") from None
 
 
-def encode(value: object) -> bytes:
-    """Return the canonical JSON text of a value. Raise InvalidOperation if the value is not valid."""
-    return _encode(value, 0)
+def encode(value: object, option: int = 0) -> bytes:
+    """Return the canonical JSON text of a value. Raise InvalidOperation if the value is not valid.
+
+    `option` is one of orjson.
+    """
+    if type(value) is not dict:
+        raise InvalidOperation("a value must be a JSON object")
+    try:
+        text = orjson.dumps(value, None, option | orjson.OPT_STRICT_INTEGER)
+        brackets = _brackets(text)
+    except (orjson.JSONEncodeError, RecursionError):
+        brackets = None
+    if brackets is None:
+        text = orjson.dumps(normalize(value), None, option)
+    elif brackets > DEPTH_MAX:
+        check_depth(value)
+    return _compact(text)
+
+
+def encode_sorted(value: object) -> bytes:
+    """Return the canonical JSON text of a value with its members sorted by name at every depth."""
+    return encode(value, orjson.OPT_SORT_KEYS)
 
 
 def encode_foreign(text: bytes) -> bytes:
@@ -118,15 +130,10 @@ def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[
         return _encode_each(values)
     if set(map(type, texts)) != {bytes} or whole != b"[%b]" % b",".join(texts):
         texts = [b"%b" % orjson.dumps(value) for value in values]
-    brackets = _brackets(_LINE_END.join(texts))
+    brackets = _brackets(b"\n".join(texts))  # canonical text escapes a line end
     if brackets is None or (brackets > len(texts) and max(map(_count_brackets, texts)) > DEPTH_MAX):
         return _encode_each(values)
     return texts
-
-
-def encode_sorted(value: object) -> bytes:
-    """Return the canonical JSON text of a value with its members sorted by name at every depth."""
-    return _encode(value, orjson.OPT_SORT_KEYS)
 
 
 def encode_canonical(value: JsonObject) -> bytes:
@@ -161,7 +168,8 @@ def normalize_member(value: Json, depth: int = 1) -> Json:
     """Return a copy of a value's member at any depth, with canonical numbers. Raise InvalidOperation if not valid."""
     if (scalar := _SCALARS.get(type(value))) is not None:
         return scalar(value)
-    _check_depth(depth)
+    if depth > DEPTH_MAX:
+        raise _too_deep()
     of, depth = _SCALARS.get, depth + 1
     if isinstance(value, dict):
         return {
@@ -180,7 +188,7 @@ def check_depth(value: object) -> None:
             member
             for outer in level
             for member in (outer.values() if isinstance(outer, dict) else outer)
-            if isinstance(member, _CONTAINERS)
+            if isinstance(member, (dict, list, tuple))
         ]
         if not level:
             return
@@ -215,24 +223,9 @@ def kind_of(value: object) -> str:
 
 def _encode_each(values: Sequence[object]) -> list[bytes] | None:
     try:
-        return [_encode(value, 0) for value in values]
+        return [encode(value) for value in values]
     except InvalidOperation:
         return None
-
-
-def _encode(value: object, option: int) -> bytes:
-    if type(value) is not dict:
-        raise InvalidOperation("a value must be a JSON object")
-    try:
-        text = orjson.dumps(value, None, option | orjson.OPT_STRICT_INTEGER)
-        brackets = _brackets(text)
-    except (orjson.JSONEncodeError, RecursionError):
-        brackets = None
-    if brackets is None:
-        text = orjson.dumps(normalize(value), None, option)
-    elif brackets > DEPTH_MAX:
-        check_depth(value)
-    return _compact(text)
 
 
 def _brackets(text: bytes) -> int | None:
@@ -249,7 +242,7 @@ def _count_brackets(text: bytes) -> int:
 
 def _compact(text: bytes) -> bytes:
     """Return a copy of orjson's result: orjson's own buffer has at least 4 KiB, even for a short text."""
-    return b"%b" % text if len(text) < _BUFFER_BYTES else text
+    return b"%b" % text if len(text) < 2**12 else text
 
 
 def _text(value: str) -> str:
@@ -275,11 +268,6 @@ def _name(name: str) -> str:
     return _text(name)
 
 
-def _check_depth(depth: int) -> None:
-    if depth > DEPTH_MAX:
-        raise _too_deep()
-
-
 def _too_deep() -> InvalidOperation:
     return InvalidOperation(f"a value is nested more than {DEPTH_MAX} deep")
 
@@ -297,7 +285,6 @@ or object twice.
 SLOW_NUMBERS_MAX = 5_000
 """Number of doubles such as `4.9e-324` that msgspec parses, in 6 microseconds each. Python's `float` takes 0.2."""
 
-_COUNTED = (b",", b"[", b"{")
 _SLOW = (b"e", b"E", b"0" * 256)  # exponents and long numbers, or letters of strings
 _SLICE_BYTES = 2**16
 
@@ -317,21 +304,11 @@ class NotJson(MalformedRequest):
 
 def check_elements(text: bytes | str) -> None:
     """Raise TooLarge if JSON text has more than `ELEMENTS_MAX` elements. Text that is not JSON may pass."""
-    if has_too_many_elements(text):
-        raise TooLarge(f"a value or an operation may have at most {ELEMENTS_MAX} elements (elements_max)")
-
-
-def has_too_many_elements(text: bytes | str) -> bool:
-    """Return whether JSON text has more than `ELEMENTS_MAX` elements. For text that is not JSON, perhaps not."""
     if len(text) <= ELEMENTS_MAX:  # an element has at least one byte
-        return False
+        return
     data = _bytes(text)
-    return _count(data) > ELEMENTS_MAX and _exceeds_outside_strings(data)
-
-
-def has_slow_numbers(text: bytes | str) -> bool:
-    """Return whether JSON text may have more than `SLOW_NUMBERS_MAX` slow doubles. Letters of strings count too."""
-    return sum(map(_bytes(text).count, _SLOW)) > SLOW_NUMBERS_MAX
+    if _count(data) > ELEMENTS_MAX and _exceeds_outside_strings(data):
+        raise TooLarge(f"a value or an operation may have at most {ELEMENTS_MAX} elements (elements_max)")
 
 
 def not_json(text: bytes | str) -> NotJson:
@@ -357,14 +334,16 @@ def _bytes(text: bytes | str) -> bytes:
 
 
 def _count(data: bytes) -> int:
-    return sum(map(data.count, _COUNTED))
+    return sum(map(data.count, (b",", b"[", b"{")))
 
 
 def _exceeds_outside_strings(data: bytes) -> bool:
     """Count exactly, in slices that need little memory: every second part between quotes is a string."""
     count, in_string, start = 0, False, 0
     while start < len(data):
-        end = _end_of_slice(data, start)
+        piece = data[start : start + _SLICE_BYTES]
+        backslashes = len(piece) - len(piece.rstrip(b"\\"))
+        end = start + len(piece) + backslashes % 2  # divides no escape sequence
         parts = data[start:end].replace(rb"\\", b"").replace(rb"\"", b"").split(b'"')
         count += _count(b" ".join(parts[in_string::2]))
         if count > ELEMENTS_MAX:
@@ -372,10 +351,3 @@ def _exceeds_outside_strings(data: bytes) -> bool:
         in_string ^= len(parts) % 2 == 0
         start = end
     return False
-
-
-def _end_of_slice(data: bytes, start: int) -> int:
-    """Return where a slice ends that divides no escape sequence of two characters."""
-    piece = data[start : start + _SLICE_BYTES]
-    backslashes = len(piece) - len(piece.rstrip(b"\\"))
-    return start + len(piece) + backslashes % 2

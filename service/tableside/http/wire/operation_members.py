@@ -21,7 +21,7 @@ from ...core import (
     values,
 )
 from ...core.partitioner import Partitions, parse_partitions
-from ...core.updates import CHECKED_TYPES
+from ...core.updates import PackedChanges
 from .members import BY_NAME, KINDS, OF_KIND, conflict
 
 Members = Mapping[str, Any]
@@ -102,7 +102,7 @@ def _update(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
     default = members.get("default")
     text = None if default is None else _text(spec, key, default)
     update = members["update"]  # JSON has neither of these types, so such an update is already checked.
-    return update if isinstance(update, CHECKED_TYPES) else updates.parse(update), text
+    return update if isinstance(update, (tuple, PackedChanges)) else updates.parse(update), text
 
 
 def _options(kind: str, members: Members) -> dict[str, Any]:
