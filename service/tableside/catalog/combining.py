@@ -25,11 +25,10 @@ from ..core import (
     Written,
     Yielder,
     has_only,
-    touched_members,
 )
 from ..core.budget import NOT_READ
 from ..core.operations import size_bytes
-from ..core.updates import PackedChanges, joined, packed
+from ..core.updates import PackedChanges, joined, packed, touched_members
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""

@@ -19,9 +19,8 @@ from ..core import (
     TableNotFound,
     TableSpec,
     Unsupported,
-    drop_records,
-    size_estimate,
 )
+from ..core.store import Estimates, drop_records
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .open_stores import OpenStore
 from .stack import Limits, Stack, build_stack
@@ -148,7 +147,8 @@ class CatalogEntry:
     async def estimate(self) -> Estimate:
         """Return about the number and the size of the records."""
         await self.opened()
-        return Estimate() if self._stack is None else await size_estimate(self._stack.store)
+        store = None if self._stack is None else self._stack.store
+        return await store.estimate() if isinstance(store, Estimates) else Estimate()
 
     async def is_empty(self) -> bool:
         """Return whether the store has no records under the table's name there, or none that it finds at once."""

@@ -13,7 +13,7 @@ import msgspec
 
 from .. import __version__
 from ..core import Backend, StoreUnavailable, TableError
-from ..core.backend import connections_of, disk_of, place_of
+from ..core.backend import ReportsConnections, ReportsDisk
 from ..policies import CallerRate, RetryBudget
 from ..settings import Settings, StoreSettings
 from ..stores import PartitionedSettings
@@ -92,10 +92,10 @@ class OpenStore(msgspec.Struct, frozen=True, eq=False):
             self.in_flight.sample()
         if self.budget is not None:
             metrics.policies.retry_budget.labels(name).set(self.budget.remaining(time.monotonic()))
-        if (connections := connections_of(self.backend)) is not None:
-            for state, count in msgspec.structs.asdict(connections).items():
+        if isinstance(self.backend, ReportsConnections):
+            for state, count in msgspec.structs.asdict(self.backend.connections()).items():
                 metrics.connections.labels(name, state).set(count)
-        if (disk := disk_of(self.backend)) is not None:
+        if isinstance(self.backend, ReportsDisk) and (disk := self.backend.disk()) is not None:
             metrics.writes_delayed.labels(name).set(disk.writes_delayed)
             for state in ("used", "compaction_pending", "free", "size"):
                 metrics.disk.labels(name, state).set(getattr(disk, state))
@@ -155,7 +155,7 @@ def log_start(settings: Settings, tables: Sequence[str]) -> None:
     """Log the version and whether callers are authenticated, each store's kind and place, and the tables."""
     log.info("tableside %s, %s", __version__, "no authentication" if settings.auth is None else "with authentication")
     for name, store in settings.stores.items():
-        place = place_of(store.options)
+        place = getattr(store.options, "place", None)
         log.info("store %s: %s%s", name, store.kind, f", {place}" if place else "")
     names = ", ".join(islice(tables, TABLES_LOGGED_MAX)) + (", …" if len(tables) > TABLES_LOGGED_MAX else "")
     log.info("tables: %d%s", len(tables), f" ({names})" if names else "")

@@ -7,7 +7,7 @@ from functools import partial
 import msgspec
 
 from ..core import Get, Operation, Store, Update
-from ..core.store import Policy, SharesUpdates
+from ..core.store import Policy
 from ..policies import UNLIMITED, Bulkhead, Cache, Coalesce, Rate, RateLimit, Retry, StoreCalls, Timeout
 from ..settings import BatchSettings, DirectionSettings, TableSettings
 from ..stores import PartitionedStore
@@ -103,7 +103,7 @@ def _wrap(store: Store, settings: TableSettings, open_store: OpenStore, limits: 
     singles: dict[type[Operation], int] = {}
     if remote:
         singles[Get] = (batch or BatchSettings()).operations_max
-        if isinstance(store, SharesUpdates):
+        if hasattr(store, "updates_per_call_max"):
             singles[Update] = store.updates_per_call_max
     if batch is not None or singles:
         inner = Coalesce(

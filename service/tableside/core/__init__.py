@@ -77,7 +77,6 @@ from .keys import (
     part_from_text as part_from_text,
     prefix_end as prefix_end,
 )
-from .memory import NO_MEMORY as NO_MEMORY, Memory as Memory
 from .operations import (
     FLAGS as FLAGS,
     NO_EXPIRY as NO_EXPIRY,
@@ -97,30 +96,28 @@ from .operations import (
     is_remembered as is_remembered,
     size_bytes as size_bytes,
 )
-from .page_builder import (
-    PAGE_SEARCH_S as PAGE_SEARCH_S,
-    PAGE_SKIPPED_MAX as PAGE_SKIPPED_MAX,
-    PageBuilder as PageBuilder,
-)
 from .partitioner import target_partitions as target_partitions
 from .store import (
     DELETE_MEMORY_S as DELETE_MEMORY_S,
+    PAGE_SEARCH_S as PAGE_SEARCH_S,
+    PAGE_SKIPPED_MAX as PAGE_SKIPPED_MAX,
     Capabilities as Capabilities,
     Clock as Clock,
     Estimate as Estimate,
     Page as Page,
+    PageBuilder as PageBuilder,
     Scan as Scan,
     Store as Store,
     TableSpec as TableSpec,
-    drop_records as drop_records,
     now_ms as now_ms,
     scan_range as scan_range,
-    size_estimate as size_estimate,
 )
 from .transitions import (
     EXPIRY_MS_MAX as EXPIRY_MS_MAX,
+    NO_MEMORY as NO_MEMORY,
     WRITERS_MAX as WRITERS_MAX,
     Changed as Changed,
+    Memory as Memory,
     Stored as Stored,
     Transition as Transition,
     expiry_ms as expiry_ms,
@@ -128,14 +125,13 @@ from .transitions import (
     transition as transition,
     with_etag as with_etag,
 )
-from .update_operators import OPERATORS as OPERATORS, Path as Path
+from .update_operators import OPERATORS as OPERATORS
 from .updates import (
     Changes as Changes,
     Edits as Edits,
     MergePatch as MergePatch,
     changes_bytes as changes_bytes,
     packed as packed,
-    touched_members as touched_members,
 )
 from .urls import (
     check_port as check_port,

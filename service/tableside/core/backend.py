@@ -34,19 +34,15 @@ class Backend(Protocol):
         Raise StoreUnavailable if the backend cannot be reached, TableNotFound if it has no such table and may not
         create it, Unsupported if the table cannot satisfy `spec`.
         """
-        ...
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that contain records."""
-        ...
 
     async def ping(self) -> None:
         """Check that the backend can be reached. Raise StoreUnavailable if not."""
-        ...
 
     async def close(self) -> None:
         """Finish accepted operations and release all resources. A second call does nothing."""
-        ...
 
 
 class BackendType(Protocol):
@@ -58,7 +54,6 @@ class BackendType(Protocol):
 
     async def open(self, settings: Any) -> Backend:
         """Return a backend that is ready for use. Raise StoreUnavailable if it cannot be reached."""
-        ...
 
 
 @runtime_checkable
@@ -67,7 +62,6 @@ class ChecksTables(Protocol):
 
     def table_faults(self, settings: Any, spec: TableSpec) -> Iterable[TableError]:
         """Return the reasons why `store` can never open a table in a backend with these settings."""
-        ...
 
 
 class Connections(msgspec.Struct, frozen=True):
@@ -87,7 +81,6 @@ class ReportsConnections(Protocol):
 
     def connections(self) -> Connections:
         """Return the current numbers of connections."""
-        ...
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -110,42 +103,6 @@ class ReportsDisk(Protocol):
 
     def disk(self) -> Disk | None:
         """Return the present numbers without waiting, or None if they are unknown."""
-        ...
-
-
-@runtime_checkable
-class HasPlace(Protocol):
-    """The settings of a store that can report the location of its records. Other settings need not implement it."""
-
-    @property
-    def place(self) -> str:
-        """Return the directory or address, without secrets. It is logged at start."""
-        ...
-
-
-@runtime_checkable
-class HasDirectory(Protocol):
-    """The settings of a store that keeps its records in a directory. Other settings need not implement it."""
-
-    @property
-    def directory(self) -> str:
-        """Return the directory, with all symbolic links resolved. No other store may use it."""
-        ...
-
-
-def place_of(settings: BaseModel) -> str | None:
-    """Return the location of a store's records, None if its settings do not report it."""
-    return settings.place if isinstance(settings, HasPlace) else None
-
-
-def connections_of(backend: Backend) -> Connections | None:
-    """Return a backend's numbers of connections, or None if it does not report them."""
-    return backend.connections() if isinstance(backend, ReportsConnections) else None
-
-
-def disk_of(backend: Backend) -> Disk | None:
-    """Return a backend's numbers of its local disk, or None if it does not report them."""
-    return backend.disk() if isinstance(backend, ReportsDisk) else None
 
 
 class WriteHealth:
@@ -162,13 +119,9 @@ class WriteHealth:
                 self._rejected_at = None
                 return
             outcomes = [*outcomes.failed.values()]
-        rejected = False
-        for outcome in outcomes:
-            if type(outcome) is Written:
-                self._rejected_at = None
-                return
-            rejected = rejected or type(outcome) is WritesRejected
-        if rejected:
+        if Written in map(type, outcomes):
+            self._rejected_at = None
+        elif WritesRejected in map(type, outcomes):
             self._rejected_at = self._clock()
 
     def check(self) -> None:

@@ -28,6 +28,8 @@ ATTEMPTS_MAX = 64
 BACKOFF_S = 0.002
 BACKOFF_MAX_S = 0.25
 
+_CONTENDED = "other writers changed the record during "
+
 
 class VersionedRecord(msgspec.Struct, frozen=True):
     """A record that was read, and the version by which the store later recognizes it."""
@@ -54,7 +56,6 @@ class VersionedRecords(Protocol):
 
     async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read the records of writes with strong consistency."""
-        ...
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace the records whose version is unchanged.
@@ -62,7 +63,6 @@ class VersionedRecords(Protocol):
         Each result is one of three. An outcome: its error states whether the record may have been replaced. True: the
         outcome is the replacement's `changed`. False: the record has another version now.
         """
-        ...
 
 
 class CompareAndSet:
@@ -89,8 +89,23 @@ class CompareAndSet:
         writes = cast("Sequence[Write]", operations)
         if not writes:
             return []
+        outcomes: list[Outcome | bool] = [False] * len(writes)
+        failure: TableError = Contended(f"{_CONTENDED}each of {ATTEMPTS_MAX} attempts")
+        waiting: Sequence[int] = range(len(writes))
         async with self._turn([write.key for write in writes], until):
-            return await self._attempt_until_applied(writes, until)
+            for attempt in range(ATTEMPTS_MAX):
+                sent = writes if len(waiting) == len(writes) else [writes[index] for index in waiting]
+                for index, outcome in zip(waiting, await self._attempt(sent, until), strict=True):
+                    outcomes[index] = outcome
+                waiting = [index for index in waiting if outcomes[index] is False]
+                if not waiting:
+                    break
+                pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
+                if time.monotonic() + pause_s >= until:
+                    failure = DeadlineExceeded(f"{_CONTENDED}all attempts until the deadline")
+                    break
+                await asyncio.sleep(pause_s)
+        return [failure if outcome is False else cast("Outcome", outcome) for outcome in outcomes]
 
     def is_contended(self, key: Key) -> bool:
         """Return whether a write of the record is in progress in this process. Others should wait for it."""
@@ -111,24 +126,6 @@ class CompareAndSet:
             for key in keys:
                 if self._last.get(key) is ended:
                     del self._last[key]
-
-    async def _attempt_until_applied(self, writes: Sequence[Write], until: float) -> list[Outcome]:
-        outcomes: list[Outcome | bool] = [False] * len(writes)
-        failure: TableError = Contended(f"{_CONTENDED}each of {ATTEMPTS_MAX} attempts")
-        waiting: Sequence[int] = range(len(writes))
-        for attempt in range(ATTEMPTS_MAX):
-            sent = writes if len(waiting) == len(writes) else [writes[index] for index in waiting]
-            for index, outcome in zip(waiting, await self._attempt(sent, until), strict=True):
-                outcomes[index] = outcome
-            waiting = [index for index in waiting if outcomes[index] is False]
-            if not waiting:
-                break
-            pause_s = exponential_backoff_s(attempt, BACKOFF_S, BACKOFF_MAX_S, self._jitter)
-            if time.monotonic() + pause_s >= until:
-                failure = DeadlineExceeded(f"{_CONTENDED}all attempts until the deadline")
-                break
-            await asyncio.sleep(pause_s)
-        return [failure if outcome is False else cast("Outcome", outcome) for outcome in outcomes]
 
     async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
         """Try each write once. An outcome is False if another writer changed the record first."""
@@ -159,6 +156,3 @@ class CompareAndSet:
                 if answer is not True:
                     outcomes[index] = answer
         return outcomes
-
-
-_CONTENDED = "other writers changed the record during "

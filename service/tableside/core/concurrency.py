@@ -68,8 +68,7 @@ def chunks_of(
             yield items[start:index]
             start, chunk_bytes = index, 0
         chunk_bytes += item_bytes
-    if items:
-        yield items[start:]
+    yield items[start:]
 
 
 class Yielder:
@@ -116,9 +115,6 @@ class Started(Generic[Result]):
             return result
 
 
-_DOUBLINGS_MAX = 64
-
-
 def exponential_backoff_s(
     attempt: int, initial_s: float, limit_s: float, jitter: Callable[[], float] = lambda: 1.0
 ) -> float:
@@ -127,4 +123,4 @@ def exponential_backoff_s(
     The pause is `initial_s` for attempt 0, doubles with every attempt up to `limit_s`, and is multiplied by `jitter()`,
     a random number from 0 to 1 ("full jitter").
     """
-    return min(limit_s, initial_s * 2.0 ** min(attempt, _DOUBLINGS_MAX)) * jitter()
+    return min(limit_s, initial_s * 2.0 ** min(attempt, 64)) * jitter()  # without an overflow

@@ -9,8 +9,6 @@ from typing import Any, ClassVar, Literal
 
 import msgspec
 
-from .memory import NO_MEMORY, Memory
-
 Applied = Literal["no", "unknown"]
 
 
@@ -28,13 +26,13 @@ class TableError(Exception):
     retriable: bool = False
     retry_after_default_s: ClassVar[float | None] = None
 
+    def __init_subclass__(cls, **attributes: str | float | None) -> None:
+        """Set attributes of the class: `code`, `retriable` and `retry_after_default_s`."""
+        for name, value in attributes.items():
+            setattr(cls, name, value)
+
     def __init__(
-        self,
-        detail: str,
-        *,
-        applied: Applied = "no",
-        retry_after_s: float | None = None,
-        retriable: bool | None = None,
+        self, detail: str, *, applied: Applied = "no", retry_after_s: float | None = None, retriable: bool | None = None
     ) -> None:
         super().__init__(detail)
         self.detail = detail
@@ -57,68 +55,49 @@ class TableError(Exception):
         )
 
 
-class RecordNotFound(TableError):
+class RecordNotFound(TableError, code="record_not_found"):
     """No record has this key."""
 
-    code = "record_not_found"
 
-
-class TableNotFound(TableError):
+class TableNotFound(TableError, code="table_not_found"):
     """No table has this name."""
 
-    code = "table_not_found"
 
-
-class GenerationNotFound(TableError):
+class GenerationNotFound(TableError, code="generation_not_found"):
     """The table has no such generation, or it was removed."""
 
-    code = "generation_not_found"
 
-
-class GenerationSealed(TableError):
+class GenerationSealed(TableError, code="generation_sealed"):
     """A write names a generation that is complete. Only one that loads takes writes by its number."""
 
-    code = "generation_sealed"
 
-
-class MalformedRequest(TableError):
+class MalformedRequest(TableError, code="malformed_request"):
     """The request cannot be parsed, or has the wrong structure."""
 
-    code = "malformed_request"
 
-
-class InvalidOperation(TableError):
+class InvalidOperation(TableError, code="invalid_operation"):
     """The operation can be parsed, but its key, value, update or members are not valid."""
 
-    code = "invalid_operation"
 
-
-class TooLarge(TableError):
+class TooLarge(TableError, code="too_large"):
     """A limit on a size or a count is exceeded."""
 
-    code = "too_large"
 
-
-class PreconditionFailed(TableError):
+class PreconditionFailed(TableError, code="precondition_failed"):
     """The record does not have the version or the state that the operation requires."""
 
-    code = "precondition_failed"
 
-
-class Unsupported(TableError):
+class Unsupported(TableError, code="unsupported"):
     """The store, or this table in it, lacks a capability. The detail names it."""
 
-    code = "unsupported"
 
-
-class RecordUnreadable(TableError):
+class RecordUnreadable(TableError, code="record_unreadable"):
     """The record was not written by Tableside, and it is not a JSON object.
 
-    `memory` is as in `Stored`, if the store keeps it apart from the value.
+    `memory` is as in `Stored`, if the store keeps it apart from the value, else None.
     """
 
-    code = "record_unreadable"
-    memory: Memory = NO_MEMORY
+    memory: Any = None
 
     def of_scan(self, key: object) -> TableError:
         """Return the same error with the key, which the caller of a scan does not know."""
@@ -126,59 +105,36 @@ class RecordUnreadable(TableError):
         return RecordUnreadable(f"the scan cannot continue at the key {quoted(text)}: {self.detail}")
 
 
-class Contended(TableError):
+class Contended(TableError, code="contended", retriable=True):
     """Other writers changed the record during every attempt. Nothing was applied."""
 
-    code = "contended"
-    retriable = True
 
-
-class Overloaded(TableError):
+class Overloaded(TableError, code="overloaded", retriable=True, retry_after_default_s=1.0):
     """The service sheds load, or is shutting down."""
 
-    code = "overloaded"
-    retriable = True
-    retry_after_default_s = 1.0
 
-
-class Throttled(TableError):
+class Throttled(TableError, code="throttled", retriable=True, retry_after_default_s=1.0):
     """A rate limit of the service or of the store is reached."""
 
-    code = "throttled"
-    retriable = True
-    retry_after_default_s = 1.0
 
-
-class StoreUnavailable(TableError):
+class StoreUnavailable(TableError, code="store_unavailable", retriable=True, retry_after_default_s=1.0):
     """The store could not be reached, or did not respond."""
-
-    code = "store_unavailable"
-    retriable = True
-    retry_after_default_s: ClassVar[float | None] = 1.0
 
 
 class WritesRejected(StoreUnavailable):
     """The store accepts no writes now: its disk is full, or it is read-only."""
 
 
-class StoreMisconfigured(StoreUnavailable):
+class StoreMisconfigured(StoreUnavailable, retriable=False, retry_after_default_s=None):
     """The store rejects the service's user, rights, database or TLS settings. The detail says which, and what to do."""
 
-    retriable = False
-    retry_after_default_s = None
 
-
-class DeadlineExceeded(TableError):
+class DeadlineExceeded(TableError, code="deadline_exceeded", retriable=True):
     """The operation's deadline passed."""
 
-    code = "deadline_exceeded"
-    retriable = True
 
-
-class Internal(TableError):
+class Internal(TableError, code="internal"):
     """A bug in the service. The log contains the exception."""
-
-    code = "internal"
 
 
 NAME_CHARACTERS_MAX = 80
@@ -191,14 +147,10 @@ NAMES_MAX = 5
 def quoted(name: str) -> str:
     """Return a name in backticks. Characters that cannot be printed are escaped, and a long name is cut."""
     cut = name if len(name) <= NAME_CHARACTERS_MAX else name[: NAME_CHARACTERS_MAX - 1] + "…"
-    return f"`{cut if cut.isprintable() else ''.join(map(_printable, cut))}`"
+    return f"`{''.join(one if one.isprintable() else ascii(one)[1:-1] for one in cut)}`"
 
 
 def quoted_list(names: Collection[str]) -> str:
     """Return the first names in backticks, and how many more there are."""
     listed = ", ".join(quoted(name) for name in islice(names, NAMES_MAX))
     return listed if len(names) <= NAMES_MAX else f"{listed} and {len(names) - NAMES_MAX} more"
-
-
-def _printable(character: str) -> str:
-    return character if character.isprintable() else ascii(character)[1:-1]

@@ -26,9 +26,6 @@ NO_EXPIRY = -1.0
 """As `ttl_s`: the record does not expire, even if the table has a default expiry."""
 
 
-_CONTROL_CHARACTERS = bytes(range(32))
-
-
 class Token(msgspec.Struct, frozen=True, gc=False):
     """Identifies one write of one writer, so that a repetition of the write is recognized."""
 
@@ -128,6 +125,9 @@ def size_bytes(operation: Operation) -> int:
     if isinstance(operation, Update):
         return changes_bytes(operation.changes) + len(operation.default or b"")
     return 0
+
+
+_CONTROL_CHARACTERS = bytes(range(32))
 
 
 def key_bytes(keys: Key | Sequence[Key]) -> int:

@@ -4,9 +4,6 @@ import re
 import ssl
 from pathlib import Path
 
-CERTIFICATE, KEY = "CERTIFICATE", "PRIVATE KEY"
-"""The ends of the labels of certificates and of keys of every type."""
-
 _LABEL = re.compile(rb"-----BEGIN ([A-Z0-9 ]+)-----")
 
 
@@ -14,7 +11,7 @@ def chain_fault(certificate: str | Path, key: str | Path | None, error: Exceptio
     """Return why `load_cert_chain` has failed with an error. Without a `key`, it is in the file of the certificate."""
     key = key or certificate
     try:
-        fault = missing(certificate, CERTIFICATE) or missing(key, KEY)
+        fault = _missing(certificate, "CERTIFICATE") or _missing(key, "PRIVATE KEY")
         encrypted = b"ENCRYPTED" in Path(key).read_bytes()
     except OSError as unreadable:
         return f"{unreadable.filename}: {unreadable.strerror}"
@@ -28,12 +25,12 @@ def chain_fault(certificate: str | Path, key: str | Path | None, error: Exceptio
 def authorities_fault(file: str | Path, error: Exception) -> str:
     """Return why `load_verify_locations` has failed with an error."""
     try:
-        return missing(file, CERTIFICATE) or f"a certificate in {file} is damaged ({error})"
+        return _missing(file, "CERTIFICATE") or f"a certificate in {file} is damaged ({error})"
     except OSError as unreadable:
         return f"{file}: {unreadable.strerror}"
 
 
-def missing(file: str | Path, wanted: str) -> str | None:
+def _missing(file: str | Path, wanted: str) -> str | None:
     """Return a text if a file has no PEM block whose label ends with `wanted`. Raise OSError if it is unreadable."""
     labels = [label.decode() for label in _LABEL.findall(Path(file).read_bytes())]
     if any(label.endswith(wanted) for label in labels):

@@ -24,22 +24,18 @@ from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
 import msgspec
 from pydantic import BaseModel
 
+from .batch import KeyedRecords, Results
 from .budget import NO_DEADLINE, Budget
 from .errors import TableError, TooLarge
 from .keys import KeySchema, Range
 from .operations import Delete, Key, Operation, Outcome, Part, Record, key_bytes
 
 VALUE_BYTES_MAX = 2**20
-"""The default of `TableSpec.value_bytes_max`."""
-
 
 DELETE_MEMORY_S = 7 * 86_400.0
-"""The default of `TableSpec.delete_memory_s`."""
-
 
 GENERATION_IN_STORE = "_ts_"
 """Between the name of a table in the store and the number of its generation."""
-
 
 Options = TypeVar("Options", bound=BaseModel)
 
@@ -155,18 +151,88 @@ class Page(msgspec.Struct, frozen=True):
         return sum([len(record.value) for _, record in self.records]) + key_bytes([key for key, _ in self.records])
 
 
+PAGE_SKIPPED_MAX = 10_000
+"""How many expired records one page skips before it ends early. The next page continues there."""
+
+PAGE_SEARCH_S = 0.25
+"""How long one page asks other processes for records before it ends early, with the records found so far."""
+
+
+class PageBuilder:
+    """The records of one page.
+
+    `complete`: the page has reached a limit of the scan, or has `skipped` too many expired records.
+    """
+
+    def __init__(self, scan: Scan) -> None:
+        self.complete = False
+        self.bytes_left = scan.bytes_max
+        self.skipped = 0
+        self._limit = scan.limit
+        self._keys: list[Key] = []
+        self._values: list[bytes] = []
+        self._etags: list[str] = []
+        self._expiries_ms: list[int] = []
+
+    @property
+    def records(self) -> KeyedRecords:
+        """The records, in columns."""
+        columns: dict[str, Sequence[Any]] = {"value": self._values, "etag": self._etags}
+        if any(self._expiries_ms):
+            columns["expires_ms"] = self._expiries_ms
+        return KeyedRecords(self._keys, Results(Record, columns))
+
+    def add(self, key: Key, record: Record) -> None:
+        """Add a record."""
+        self._keys.append(key)
+        self._values.append(record.value)
+        self._etags.append(record.etag)
+        self._expiries_ms.append(record.expires_ms)
+        self.bytes_left -= len(record.value) + key_bytes(key)
+        self.complete = self.bytes_left < 0 or self.room <= 0
+
+    def add_all(self, keys: Sequence[Key], results: Results) -> bool:
+        """Add the records of these keys and return True. Add none if one is absent or an error, or if not all fit."""
+        values = results.cells("value")
+        if results.failed or None in values or len(keys) > self.room:
+            return False
+        left_bytes = self.bytes_left - results.value_bytes - key_bytes(keys)
+        if left_bytes < 0:
+            return False
+        self._keys += keys
+        self._values += values
+        self._etags += results.cells("etag")
+        self._expiries_ms += results.cells("expires_ms")
+        self.bytes_left = left_bytes
+        self.complete = self.room <= 0
+        return True
+
+    @property
+    def count(self) -> int:
+        """How many records the page has."""
+        return len(self._keys)
+
+    @property
+    def room(self) -> int:
+        """How many more records the page may have."""
+        return self._limit - self.count
+
+    def skip(self) -> None:
+        """Count a record that has expired."""
+        self.skipped += 1
+        self.complete = self.skipped >= PAGE_SKIPPED_MAX
+
+
 class Store(Protocol):
     """The records of one table, described by `spec`."""
 
     @property
     def spec(self) -> TableSpec:
         """Return the table's description, with the backend's key if the configuration names none."""
-        ...
 
     @property
     def capabilities(self) -> Capabilities:
         """Return the capabilities beyond the four operations."""
-        ...
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations independently, and return their outcomes in the same order.
@@ -174,26 +240,15 @@ class Store(Protocol):
         Operations that are unfinished at the budget's deadline end as DeadlineExceeded. Finished ones keep their
         outcomes. A store that never waits for another process may ignore it.
         """
-        ...
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page of records. Raise a TableError if it cannot be read.
 
         A page that would take long to fill, for example among expired records, ends early, and may be empty.
         """
-        ...
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into 1 to `count_max` disjoint splits that together cover it."""
-        ...
-
-
-@runtime_checkable
-class SharesUpdates(Protocol):
-    """A store that applies several updates of different callers in one round trip. Others need not implement it."""
-
-    updates_per_call_max: int
-    """How many single updates may share a call."""
 
 
 @runtime_checkable
@@ -205,7 +260,6 @@ class Drops(Protocol):
 
         It is not used afterwards. Succeeds if the table is absent. Raise a TableError if that fails.
         """
-        ...
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -221,7 +275,6 @@ class Estimates(Protocol):
 
     async def estimate(self) -> Estimate:
         """Return an estimate. Raise a TableError if that fails."""
-        ...
 
 
 class Policy:
@@ -273,11 +326,7 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-# Whole tables
-
-
 DELETED_AT_ONCE = 1000
-"""How many records one call deletes."""
 
 
 async def drop_records(store: Store) -> None:
@@ -293,8 +342,3 @@ async def drop_records(store: Store) -> None:
         if failed := next((outcome for outcome in outcomes if isinstance(outcome, TableError)), None):
             raise failed
         position = page.position
-
-
-async def size_estimate(store: Store) -> Estimate:
-    """Return about the number and the size of a table's records, as far as the store can tell them cheaply."""
-    return await store.estimate() if isinstance(store, Estimates) else Estimate()

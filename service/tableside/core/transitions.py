@@ -13,20 +13,8 @@ from msgspec.structs import replace
 
 from . import updates, values
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
-from .memory import NO_MEMORY, Memory
-from .operations import (
-    ANY_ETAG,
-    NO_EXPIRY,
-    Delete,
-    Outcome,
-    Put,
-    Record,
-    Token,
-    Update,
-    Write,
-    Written,
-)
-from .orders import ALL, EXISTS, EXPIRY, Assignments, Orders, assigned, assignments, overlaid
+from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
+from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments, overlaid
 from .store import TableSpec
 from .values import check_elements
 
@@ -38,6 +26,30 @@ TOMBSTONE_TTL_S = 24 * 3600.0
 
 EXPIRY_MS_MAX = 253_402_300_799_000
 """The last time that RFC 3339 can express, 9999-12-31T23:59:59Z. A record with a later expiry does not expire."""
+
+
+class Memory(msgspec.Struct, frozen=True, gc=False):
+    """What a record remembers of its writes, so that a repeated one or an older one changes nothing.
+
+    It remembers that also after its deletion. False if that is nothing.
+
+    `writers` are the last sequence of each writer, the latest last. `orders` is the text of `Orders`, empty without
+    ordered writes.
+    """
+
+    writers: tuple[tuple[str, int], ...] = ()
+    orders: bytes = b""
+
+    def __bool__(self) -> bool:
+        return bool(self.writers or self.orders)
+
+    @staticmethod
+    def orders_of_all(order: int) -> bytes:
+        """Return the text of the orders after a put or a delete of which no member has a higher order."""
+        return b'{"":%d}' % order
+
+
+NO_MEMORY = Memory()
 
 
 class Stored(msgspec.Struct, frozen=True, gc=False):
@@ -63,6 +75,9 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
         if self.memory.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
             return Stored(None, self.etag, 0, self.memory)
         return None
+
+
+_NOTHING = Stored(None, "")
 
 
 class Unchanged(msgspec.Struct, frozen=True):
@@ -99,22 +114,22 @@ def transition(
         if isinstance(write, Update) or not is_unconditional(write):
             return Unchanged(stored)
         # The record exists, and its content does not matter.
-        stored = Stored(b"", "", 0, stored.memory)
-    if stored is not None:
-        stored = stored.remembered(now_ms, spec.delete_memory_s)
+        stored = Stored(b"", "", 0, stored.memory or NO_MEMORY)
+    known = _NOTHING if stored is None else stored.remembered(now_ms, spec.delete_memory_s) or _NOTHING
     try:
-        if write.token is not None and stored is not None and _is_replay(stored, write.token):
-            return Unchanged(_current(stored, write, replayed=True))
+        if write.token is not None and _is_replay(known, write.token):
+            return Unchanged(_current(known, write, replayed=True))
         if write.order is not None:
-            return _ordered(stored or _NOTHING, write, write.order, spec, now_ms, etag)
-        _check_preconditions(stored, write)
+            return _ordered(known, write, write.order, spec, now_ms, etag)
+        _check_preconditions(known, write)
         match write:
             case Put():
-                return _put(stored, write, spec, now_ms, etag)
+                expires_ms = expiry_ms(_ttl_s(write, spec), now_ms)
+                return _written(known, write, write.value, spec, expires_ms, etag, created=write.if_absent)
             case Update():
-                return _update(stored, write, spec, now_ms, etag)
+                return _update(known, write, spec, now_ms, etag)
             case Delete():
-                return _delete(stored, write, spec, now_ms, etag)
+                return _delete(known, write, spec, now_ms, etag)
     except TableError as error:
         return Unchanged(error.with_traceback(None))  # a traceback would keep the values of its frames alive
     assert_never(write)
@@ -156,14 +171,13 @@ def _returned(value: bytes, write: Write) -> bytes | None:
     return value if not isinstance(write, Delete) and write.returning else None
 
 
-def _check_preconditions(stored: Stored | None, write: Write) -> None:
-    present = stored if stored is not None and stored.value is not None else None
+def _check_preconditions(stored: Stored, write: Write) -> None:
     if write.if_match is not None:
-        if present is None:
+        if stored.value is None:
             raise PreconditionFailed("if_match: there is no such record")
-        if ANY_ETAG not in write.if_match and present.etag not in write.if_match:
-            raise PreconditionFailed(f"if_match: {_mismatch(write.if_match, present.etag)}")
-    if isinstance(write, Put) and write.if_absent and present is not None:
+        if ANY_ETAG not in write.if_match and stored.etag not in write.if_match:
+            raise PreconditionFailed(f"if_match: {_mismatch(write.if_match, stored.etag)}")
+    if isinstance(write, Put) and write.if_absent and stored.value is not None:
         raise PreconditionFailed("if_absent: the record exists")
 
 
@@ -179,44 +193,37 @@ def _mismatch(given: Sequence[str], etag: str) -> str:
     return "the record has another version"
 
 
-def _put(stored: Stored | None, put: Put, spec: TableSpec, now_ms: int, etag: str) -> Changed:
-    expires_ms = expiry_ms(put.ttl_s if put.ttl_s is not None else spec.ttl_s, now_ms)
-    return _written(stored, put, put.value, spec, expires_ms, etag, created=put.if_absent)
-
-
-def _update(stored: Stored | None, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
-    if stored is not None and stored.value is not None:
-        value = _apply_update(stored.value, update, spec)
-        expires_ms = stored.expires_ms if update.ttl_s is None else expiry_ms(update.ttl_s, now_ms)
-        return _written(stored, update, value, spec, expires_ms, etag, created=False)
-    if update.default is None:
+def _update(stored: Stored, update: Update, spec: TableSpec, now_ms: int, etag: str) -> Changed:
+    is_absent = stored.value is None
+    start = update.default if stored.value is None else stored.value
+    if start is None:
         raise RecordNotFound("there is no such record, and the update has no default")
-    expires_ms = expiry_ms(update.ttl_s if update.ttl_s is not None else spec.ttl_s, now_ms)
-    value = _apply_update(update.default, update, spec, is_default=True)
-    return _written(stored, update, value, spec, expires_ms, etag, created=True)
+    finish = partial(spec.key.without_key, key=update.key) if spec.key.has_names else None
+    value = updates.apply(start, update.changes, finish, is_default=is_absent)
+    sets_expiry = is_absent or update.ttl_s is not None
+    expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry else stored.expires_ms
+    return _written(stored, update, value, spec, expires_ms, etag, created=is_absent)
 
 
-def _delete(stored: Stored | None, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Transition:
+def _delete(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Transition:
     if delete.forget:
-        return Unchanged(Written(None)) if stored is None else Changed(None, Written(None))
+        return Unchanged(Written(None)) if stored is _NOTHING else Changed(None, Written(None))
     if delete.token is not None:
-        return _deleted(stored or _NOTHING, delete, spec, now_ms, etag)
-    if stored is None or stored.value is None:
+        return _deleted(stored, delete, spec, now_ms, etag)
+    if stored.value is None:
         return Unchanged(Written(None))
     return _deleted(stored, delete, spec, now_ms, etag) if stored.memory.orders else Changed(None, Written(None))
 
 
 def _deleted(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     """Replace a record by a tombstone. Only a delete with a token, or of a tombstone, prolongs the memory of tokens."""
-    memory = _with_token(stored, delete.token)
+    memory = _with_token(stored.memory, delete.token)
     keeps_tokens = delete.token is not None or (stored.value is None and memory.writers)
     memory_s = max(TOMBSTONE_TTL_S if keeps_tokens else 0.0, spec.delete_memory_s if memory.orders else 0.0)
     return Changed(Stored(None, etag, expiry_ms(memory_s, now_ms), memory), Written(None))
 
 
 # Ordered writes
-
-_NOTHING = Stored(None, "")
 
 
 def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: int, etag: str) -> Transition:
@@ -242,7 +249,10 @@ def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: 
 def _ordered_update(
     stored: Stored, update: Update, orders: Orders, order: int, spec: TableSpec, now_ms: int, etag: str
 ) -> Transition:
-    members, is_absent = _members_named(update, spec), stored.value is None
+    members, is_absent = assignments(update.changes), stored.value is None
+    if spec.key.has_names:  # A member that repeats the key is not stored.
+        spec.key.without_key(assigned({}, members), update.key)
+        members = {name: member for name, member in members.items() if name not in spec.key.names}
     written = {name: member for name, member in members.items() if orders.may_write(name, order)}
     sets_expiry = update.ttl_s is not None and orders.may_write(EXPIRY, order)
     renews = not members and order >= orders.newest
@@ -253,28 +263,12 @@ def _ordered_update(
         orders.write(name, order)
     expires_ms = expiry_ms(_ttl_s(update, spec), now_ms) if sets_expiry or is_absent else stored.expires_ms
     value = assigned(_members(stored), written)
-    result, sent = _with_orders(stored, orders), replace(update, token=None) if superseded else update
-    changed = _written(result, sent, _encoded(value), spec, expires_ms, etag, created=is_absent)
-    return _as_superseded(changed) if superseded else changed
+    result, text = _with_orders(stored, orders), _encoded(value)
+    return _written(result, update, text, spec, expires_ms, etag, created=is_absent, superseded=superseded)
 
 
 def _with_orders(stored: Stored, orders: Orders) -> Stored:
     return replace(stored, memory=replace(stored.memory, orders=orders.text))
-
-
-def _members_named(update: Update, spec: TableSpec) -> Assignments:
-    """Return the members that an update writes. One that repeats the key is not stored."""
-    members = assignments(update.changes)
-    if spec.key.has_names:
-        spec.key.without_key(assigned({}, members), update.key)
-        members = {name: member for name, member in members.items() if name not in spec.key.names}
-    return members
-
-
-def _as_superseded(changed: Changed) -> Changed:
-    """Return the change of an update that only set the expiry."""
-    assert isinstance(changed.outcome, Written)
-    return Changed(changed.stored, replace(changed.outcome, superseded=True))
 
 
 def _stays_absent(stored: Stored, orders: Orders, order: int) -> bool:
@@ -298,16 +292,11 @@ def _encoded(value: values.JsonObject) -> bytes:
     return text
 
 
-# Unordered writes
-
-
-def _apply_update(value: bytes, update: Update, spec: TableSpec, *, is_default: bool = False) -> bytes:
-    finish = partial(spec.key.without_key, key=update.key) if spec.key.has_names else None
-    return updates.apply(value, update.changes, finish, is_default=is_default)
+# Their results
 
 
 def _written(
-    stored: Stored | None,
+    stored: Stored,
     write: Write,
     value: bytes,
     spec: TableSpec,
@@ -315,14 +304,16 @@ def _written(
     etag: str,
     *,
     created: bool,
+    superseded: bool = False,
 ) -> Changed:
+    """Replace a record. A superseded update, which sets only the expiry, uses up no token."""
     spec.check_value(value)
-    result = Stored(value, etag, expires_ms, _with_token(stored, write.token))
-    return Changed(result, Written(etag, created, False, _returned(value, write), expires_ms))
+    memory = _with_token(stored.memory, None if superseded else write.token)
+    outcome = Written(etag, created, False, _returned(value, write), expires_ms, superseded)
+    return Changed(Stored(value, etag, expires_ms, memory), outcome)
 
 
-def _with_token(stored: Stored | None, token: Token | None) -> Memory:
-    memory = NO_MEMORY if stored is None else stored.memory
+def _with_token(memory: Memory, token: Token | None) -> Memory:
     if token is None:
         return memory
     others = tuple(entry for entry in memory.writers if entry[0] != token.writer)

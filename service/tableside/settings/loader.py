@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field, RootModel
 
 from .. import stores
 from ..auth import AuthSettings, Tokens
-from ..core.backend import ChecksTables, HasDirectory
+from ..core.backend import ChecksTables
 from ..core.store import GENERATION_IN_STORE
 from .faults import NAME, Fault, FaultCollector, SettingsError, similar
 from .settings import ServiceSettings, Settings, StoreSettings, TableLocation, TableSettings, partition_stores
@@ -297,7 +297,7 @@ def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCo
     places = {
         name: Path(store.options.directory)
         for name, store in known.items()
-        if store is not None and isinstance(store.options, HasDirectory)
+        if store is not None and hasattr(store.options, "directory")
     }
     first: dict[Path, str] = {}
     for name, place in places.items():

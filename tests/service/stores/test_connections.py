@@ -15,7 +15,7 @@ from support.dynamodb_tables import CREDENTIALS
 from support.kinds import kind
 from support.waiting import eventually
 from tableside import stores
-from tableside.core.backend import Backend, Connections, connections_of
+from tableside.core.backend import Backend, Connections, ReportsConnections
 from tableside.core.budget import Budget
 from tableside.core.operations import Get, Record
 from tableside.core.store import Store
@@ -51,24 +51,24 @@ async def test_blocked_calls_count_as_connections_in_use(
     async with FaultProxy.before(used[member]) as proxy:
         used = {**used, member: proxy.through(used[member])}
         async with opened({**configuration, "stores": {"s": {**used, "connections_max": 4}}}) as (backend, store):
-            told = connections_of(backend)
-            assert told is not None
+            assert isinstance(backend, ReportsConnections)
+            told = backend.connections()
             assert (told.in_use, told.most) == (0, 4)
             assert told.open == (0 if name == "dynamodb" else proxy.open_connections) <= 2
             proxy.hang()
             held = [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
-            await eventually(lambda: connections_of(backend) == Connections(3, 3, 4))
+            await eventually(lambda: backend.connections() == Connections(3, 3, 4))
             held += [asyncio.create_task(store.apply([Get("a")])) for _ in range(3)]
-            await eventually(lambda: connections_of(backend) == Connections(4, 4, 4))
+            await eventually(lambda: backend.connections() == Connections(4, 4, 4))
             await asyncio.sleep(0.05)
-            assert connections_of(backend) == Connections(4, 4, 4)
+            assert backend.connections() == Connections(4, 4, 4)
             proxy.forward()
             assert {type(outcome) for [outcome] in await asyncio.gather(*held)} == {Record}
-            assert connections_of(backend) == Connections(0, 0 if name == "dynamodb" else 4, 4)
+            assert backend.connections() == Connections(0, 0 if name == "dynamodb" else 4, 4)
             proxy.cut()
             await asyncio.gather(*(store.apply([Get("a")], Budget(time.monotonic() + 1)) for _ in range(2)))
-            await eventually(lambda: connections_of(backend) == Connections(0, 0, 4))
+            await eventually(lambda: backend.connections() == Connections(0, 0, 4))
 
 
 async def test_a_backend_without_connections_has_no_counts() -> None:
-    assert connections_of(await MemoryBackend.open(MemorySettings())) is None
+    assert not isinstance(await MemoryBackend.open(MemorySettings()), ReportsConnections)

@@ -89,7 +89,7 @@ class RowWrite(msgspec.Struct, frozen=True):
     def size_bytes(self) -> int:
         """Return the size of the value and the memory that are written."""
         stored = self.changed.stored
-        return 0 if stored is None else len(stored.value or b"") + stored.memory.size_bytes
+        return 0 if stored is None else len(stored.value or b"") + len(stored.memory.orders)
 
 
 class RecordWriter:
