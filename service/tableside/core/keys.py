@@ -88,8 +88,7 @@ class KeySchema(msgspec.Struct, frozen=True):
         if type(key) is str:
             return key.encode()
         if type(key) is tuple:
-            last = len(key) - 1
-            return b"".join(_encode_part(part, last=index == last) for index, part in enumerate(key))
+            return b"".join([_encode_part(part, last=False) for part in key[:-1]]) + _encode_part(key[-1], last=True)
         assert isinstance(key, int)
         return (key + _SIGN_OFFSET).to_bytes(8, "big")
 

@@ -124,7 +124,7 @@ def transition(
         _check_preconditions(known, write)
         match write:
             case Put():
-                expires_ms = expiry_ms(_ttl_s(write, spec), now_ms)
+                expires_ms = expiry_ms(spec.ttl_s if write.ttl_s is None else write.ttl_s, now_ms)
                 return _written(known, write, write.value, spec, expires_ms, etag, created=write.if_absent)
             case Update():
                 return _update(known, write, spec, now_ms, etag)
@@ -217,7 +217,7 @@ def _delete(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: 
 
 def _deleted(stored: Stored, delete: Delete, spec: TableSpec, now_ms: int, etag: str) -> Changed:
     """Replace a record by a tombstone. Only a delete with a token, or of a tombstone, prolongs the memory of tokens."""
-    memory = _with_token(stored.memory, delete.token)
+    memory = stored.memory if delete.token is None else _with_token(stored.memory, delete.token)
     keeps_tokens = delete.token is not None or (stored.value is None and memory.writers)
     memory_s = max(TOMBSTONE_TTL_S if keeps_tokens else 0.0, spec.delete_memory_s if memory.orders else 0.0)
     return Changed(Stored(None, etag, expiry_ms(memory_s, now_ms), memory), Written(None))
@@ -308,14 +308,12 @@ def _written(
 ) -> Changed:
     """Replace a record. A superseded update, which sets only the expiry, uses up no token."""
     spec.check_value(value)
-    memory = _with_token(stored.memory, None if superseded else write.token)
+    memory = stored.memory if write.token is None or superseded else _with_token(stored.memory, write.token)
     outcome = Written(etag, created, False, _returned(value, write), expires_ms, superseded)
     return Changed(Stored(value, etag, expires_ms, memory), outcome)
 
 
-def _with_token(memory: Memory, token: Token | None) -> Memory:
-    if token is None:
-        return memory
+def _with_token(memory: Memory, token: Token) -> Memory:
     others = tuple(entry for entry in memory.writers if entry[0] != token.writer)
     return replace(memory, writers=(*others[-(WRITERS_MAX - 1) :], (token.writer, token.sequence)))
 
