@@ -79,25 +79,19 @@ class Change(msgspec.Struct, frozen=True):
         return self["cache hit"] / gets if gets else None
 
     def latency_s(self, share: float) -> float | None:
-        """Return a quantile of the latency, such as 0.99, or None if there were no operations."""
-        return quantile(share, [(bound, self[name]) for bound, name in zip(BOUNDS_S, _BUCKETS, strict=True)])
+        """Return a quantile of the latency, such as 0.99, or None if there were no operations.
 
-
-def quantile(share: float, buckets: Sequence[tuple[float, float]]) -> float | None:
-    """Return the quantile of a histogram as PromQL's `histogram_quantile` does, or None if it has no observations.
-
-    `buckets` are pairs of an upper bound and the cumulative number of observations. The last bound is infinite. The
-    value is interpolated linearly within a bucket. For the last bucket, the bound before it is the result.
-    """
-    count = buckets[-1][1]
-    if not count:
-        return None
-    rank, lower, below = share * count, 0.0, 0.0
-    for bound, cumulative in buckets[:-1]:
-        if cumulative >= rank and cumulative > below:
-            return lower + (bound - lower) * (rank - below) / (cumulative - below)
-        lower, below = bound, cumulative
-    return lower
+        As PromQL's `histogram_quantile`, it is interpolated linearly within a bucket. In the last one, whose bound is
+        infinite, it is the bound before.
+        """
+        if not (count := self[_BUCKETS[-1]]):
+            return None
+        rank, lower, below = share * count, 0.0, 0.0
+        for bound, name in zip(BUCKETS_S, _BUCKETS, strict=False):
+            if (cumulative := self[name]) >= rank and cumulative > below:
+                return lower + (bound - lower) * (rank - below) / (cumulative - below)
+            lower, below = bound, cumulative
+        return lower
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -117,25 +111,20 @@ def read(families: Iterable[Metric]) -> Reading:
         elif family.name == "tableside_shed":
             reading.total[SHED] = sum(one.value for one in family.samples if one.name.endswith("_total"))
         elif family.name in FAMILIES:
-            _add(family, reading)
+            for sample in family.samples:
+                if (names := _NAMES.get(sample.name)) is not None and sample.value:
+                    row = reading.tables.setdefault(sample.labels["table"], {})
+                    for name in names(sample.labels):
+                        row[name] = row.get(name, 0.0) + sample.value
     return reading
 
 
-def _add(family: Metric, reading: Reading) -> None:
-    for sample in family.samples:
-        if (names := _NAMES.get(sample.name)) is None or not sample.value:
-            continue
-        row = reading.tables.setdefault(sample.labels["table"], {})
-        for name in names(sample.labels):
-            row[name] = row.get(name, 0.0) + sample.value
+_KNOWN = frozenset((*SUCCESSES, *FAILURES))
 
 
 def _operation(labels: Mapping[str, str]) -> Sequence[str]:
     direction = "writes" if labels["operation"] in ("put", "update", "delete") else "reads"
     return direction, labels["outcome"] if labels["outcome"] in _KNOWN else REFUSED
-
-
-_KNOWN = frozenset((*SUCCESSES, *FAILURES))
 
 
 @lru_cache(maxsize=64)
@@ -172,7 +161,13 @@ class Console:
     async def run(self) -> None:
         """Take readings until cancelled."""
         while True:
-            cost_s = await self._read_once()
+            cost_s = 0.0
+            try:
+                reading, cost_s = await self._reading()
+            except Exception:  # show pages without current numbers rather than stop
+                log.exception("the metrics cannot be read for the console")
+            else:
+                self._readings.append((time.monotonic(), reading))
             await asyncio.sleep(max(EVERY_S, cost_s / SHARE_MAX))
 
     @property
@@ -189,25 +184,15 @@ class Console:
             return Change(ended - began, before.total, after.total)
         return Change(ended - began, before.tables.get(table, {}), after.tables.get(table, {}))
 
-    async def _read_once(self) -> float:
-        try:
-            reading, cost_s = await self._reading()
-        except Exception:  # show pages without current numbers rather than stop
-            log.exception("the metrics cannot be read for the console")
-            return 0.0
-        self._readings.append((time.monotonic(), reading))
-        return cost_s
-
 
 async def read_timed(families: Callable[[], Iterable[Metric]]) -> tuple[Reading, float]:
     """Return a reading of the metrics, and its CPU time in seconds.
 
     `families` returns the metrics, which are collected during iteration, in a thread.
     """
-    return await asyncio.to_thread(_read_timed, families())
 
+    def timed(metrics: Iterable[Metric]) -> tuple[Reading, float]:
+        started = time.thread_time()
+        return read(metrics), time.thread_time() - started
 
-def _read_timed(families: Iterable[Metric]) -> tuple[Reading, float]:
-    started = time.thread_time()
-    reading = read(families)
-    return reading, time.thread_time() - started
+    return await asyncio.to_thread(timed, families())

@@ -2,6 +2,7 @@
 
 _THOUSANDS = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
 
+_SHORT = ((0.0009995, 1e6, "µs"), (0.9995, 1e3, "ms"), (120, 1, "s"))
 _LONG = ((86400, "days"), (3600, "h"), (60, "min"))
 
 NONE = "\N{EN DASH}"
@@ -26,12 +27,9 @@ def seconds(number: float | None) -> str:
         return NONE
     if number == 0:
         return "0 s"
-    if number < 0.0009995:
-        return f"{_digits(number * 1e6)} µs"
-    if number < 0.9995:
-        return f"{_digits(number * 1e3)} ms"
-    if number < 120:
-        return f"{_digits(number)} s"
+    for limit, factor, unit in _SHORT:
+        if number < limit:
+            return f"{_digits(number * factor)} {unit}"
     size, unit = next((size, unit) for size, unit in _LONG if number >= 2 * size)
     return f"{number / size:.0f} {unit}"
 

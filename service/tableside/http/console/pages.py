@@ -1,20 +1,28 @@
-"""The contents of pages except for records: the overview of all tables, and the activity and settings of one.
+"""The values that the pages of the console show: the overview of all tables, and the activity and records of one.
 
-A table has a health: a level, a label and the reason, so that an operator sees immediately where to look.
+A table has a health: a level, a label and the reason, so that an operator sees immediately where to look. Reads of
+records go through the table like any request.
 """
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Mapping
+from itertools import repeat
+from typing import Any, Literal, get_args
+from urllib.parse import urlencode
 
 import msgspec
 import orjson
 from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
-from ...core import StoreUnavailable
+from ...core import InvalidOperation, Scan, StoreUnavailable, TableError, TableSpec
+from ...core.keys import PartType, part_from_text
+from ...core.operations import Get, Key, Part, Record
 from ..endpoints.service import describe
 from ..request_context import context_of
+from ..wire.answers import rfc3339
 from ..wire.members import OUTCOME_MEMBERS
+from ..wire.operation_members import choose_partitions, parse_partitions_query
+from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.problems import CODES
 from . import numbers
 from .console import FAILURES, REFUSED, SHED, SUCCESSES, Change, Console
@@ -27,9 +35,14 @@ ERROR_RATE_WARNING = 0.001
 LATENCY_SHARE_WARNING = 0.25
 """From this share of a table's deadline on, the 99th percentile of the latency is a warning."""
 
-Level = Literal["critical", "warning", "ok"]
+SHOWN_CHARACTERS_MAX = 200_000
+"""The maximum length of a displayed value. Longer values are displayed in part."""
 
-LEVELS: tuple[Level, ...] = ("critical", "warning", "ok")
+PREVIEW_BYTES = 160
+PAGE_RECORDS = 25
+PAGE_BYTES_MAX = 1 << 20
+
+Level = Literal["critical", "warning", "ok"]
 
 
 class Health(msgspec.Struct, frozen=True):
@@ -84,8 +97,14 @@ async def overview(console: Console, request: Request, name: str) -> Mapping[str
     """Return the values of the overview. It shows tables whose name has `name`."""
     catalog: Catalog = request.app.state.catalog
     stores, caller = await catalog.reachability.recent(), context_of(request.scope).permissions
-    entries = [entry for entry in catalog.entries() if caller.may("read", entry.spec.name)]
-    rows = sorted((_table_row(entry, console, stores) for entry in entries), key=_worst_first)
+    rows = []
+    for entry in catalog.entries():
+        if caller.may("read", entry.spec.name):
+            change = console.now(entry.spec.name)
+            health = table_health(change, stores.get(entry.store.name), entry.settings.deadline_s)
+            rows.append(TableRow(entry.spec.name, entry.store.name, entry.store.kind, health, change))
+    levels = get_args(Level)
+    rows.sort(key=lambda row: (levels.index(row.health.level), -row.now.operations if row.now else 0.0, row.name))
     found = [row for row in rows if name.lower() in row.name.lower()]
     limits = request.app.state.settings.limits
     limit_of = {
@@ -97,7 +116,7 @@ async def overview(console: Console, request: Request, name: str) -> Mapping[str
     return {
         "name": name,
         "stores": sorted(stores.items()),
-        "tables": len(entries),
+        "tables": len(rows),
         "alerts": [row for row in rows if row.health.level != "ok"],
         "shedding": load_shedding(now),
         "rows": found[:TABLES_SHOWN_MAX],
@@ -108,30 +127,7 @@ async def overview(console: Console, request: Request, name: str) -> Mapping[str
     }
 
 
-def _table_row(entry: CatalogEntry, console: Console, stores: Mapping[str, StoreUnavailable | None]) -> TableRow:
-    name = entry.spec.name
-    now = console.now(name)
-    health = table_health(now, stores.get(entry.store.name), entry.settings.deadline_s)
-    return TableRow(name, entry.store.name, entry.store.kind, health, now)
-
-
-def _worst_first(row: TableRow) -> tuple[int, float, str]:
-    return LEVELS.index(row.health.level), 0.0 if row.now is None else -row.now.operations, row.name
-
-
-async def activity(console: Console, request: Request, entry: CatalogEntry) -> Mapping[str, Any]:
-    """Return the values of the page of a table."""
-    catalog: Catalog = request.app.state.catalog
-    stores = await catalog.reachability.recent()
-    now = console.now(entry.spec.name)
-    described = describe(entry, request.app.state.settings.limits)
-    return {
-        "health": table_health(now, stores.get(entry.store.name), entry.settings.deadline_s),
-        "shedding": load_shedding(console.now()),
-        "now": now,
-        "outcomes": [] if now is None else list(_outcomes(now)),
-        "settings": orjson.dumps(described, option=orjson.OPT_INDENT_2).decode(),
-    }
+# The values of the pages of a table: `name` is the table in the path, which may be one generation of the entry's table.
 
 
 _OUTCOMES = {
@@ -146,8 +142,107 @@ _OUTCOMES = {
 }
 
 
-def _outcomes(now: Change) -> Iterator[tuple[str, float, str]]:
-    """Yield the name, the rate per second and the meaning of each outcome that occurred."""
-    for code in (*FAILURES, REFUSED, *SUCCESSES):
-        if now[code]:
-            yield code, now.per_s(code), _OUTCOMES[code]
+async def activity(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
+    """Return the health of a table, its outcomes with their rates and meanings, and its settings."""
+    catalog: Catalog = request.app.state.catalog
+    stores = await catalog.reachability.recent()
+    now = console.now(entry.spec.name)
+    described = describe(entry, request.app.state.settings.limits)
+    codes = (*FAILURES, REFUSED, *SUCCESSES)
+    return {
+        "health": table_health(now, stores.get(entry.store.name), entry.settings.deadline_s),
+        "shedding": load_shedding(console.now()),
+        "now": now,
+        "outcomes": [(code, now.per_s(code), _OUTCOMES[code]) for code in codes if now[code]] if now else [],
+        "settings": orjson.dumps(described, option=orjson.OPT_INDENT_2).decode(),
+    }
+
+
+async def generations(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
+    """Return the generations of a table, the newest first."""
+    catalog: Catalog = request.app.state.catalog
+    return {"generations": [*reversed(await (await catalog.generations(name)).listed())]}
+
+
+class Address(msgspec.Struct, frozen=True):
+    """The location of a record: its key, and its partition in a partitioned table. None is the partition of the key."""
+
+    key: Key
+    partition: int | None = None
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts of the key."""
+        return self.key if isinstance(self.key, tuple) else (self.key,)
+
+    @property
+    def query(self) -> str:
+        """Return the address as a query string, which `parse_address` can decode."""
+        parts = {f"k{index}": part for index, part in enumerate(self.parts)}
+        return urlencode(parts if self.partition is None else {**parts, "partitions": self.partition})
+
+
+def parse_address(spec: TableSpec, given: Mapping[str, str]) -> Address:
+    """Return the address from the parameters k0, k1 and so on, and `partitions`. Raise InvalidOperation if invalid."""
+    parts = tuple(_parse_part(given.get(f"k{index}", ""), field.type) for index, field in enumerate(spec.key.fields))
+    key = parts if spec.key.composite else parts[0]
+    if not (text := given.get("partitions")):
+        return Address(key)
+    partitions = choose_partitions(spec, parse_partitions_query(text))
+    if partitions is None or len(partitions) != 1:
+        raise InvalidOperation("partitions must be the index of one partition")
+    return Address(key, partitions[0])
+
+
+def _parse_part(text: str, kind: PartType) -> Part:
+    """Parse one part of a key. A percent sign in the text is not an escape."""
+    try:
+        return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
+    except UnicodeEncodeError:
+        raise InvalidOperation("a key contains a lone surrogate") from None
+
+
+async def record(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
+    """Return the record with the address in the query, None if it is absent. `fresh` bypasses the cache."""
+    catalog: Catalog = request.app.state.catalog
+    context = context_of(request.scope)
+    context.operations = 1
+    address = parse_address(entry.spec, request.query_params)
+    partitions = None if address.partition is None else (address.partition,)
+    table = await catalog.table(name)
+    get = Get(address.key, 0.0 if "fresh" in request.query_params else None, partitions)
+    outcome = await table.one(get, table.budget(context.caller or ""))
+    if isinstance(outcome, TableError):
+        raise outcome
+    return {"scan": None, "record": _display(outcome) if isinstance(outcome, Record) else None}
+
+
+def _display(record: Record) -> dict[str, Any]:
+    """Return a record as a page shows it. `cut` marks a truncated value."""
+    text = record.value[:SHOWN_CHARACTERS_MAX].decode(errors="ignore")
+    cut = len(record.value) > SHOWN_CHARACTERS_MAX
+    return {
+        "text": text if cut else orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode(),
+        "etag": record.etag,
+        "size_bytes": len(record.value),
+        "expires_at": rfc3339(record.expires_ms) if record.expires_ms else None,
+        "age_s": record.age_s,
+        "cut": cut,
+    }
+
+
+async def scan(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
+    """Return a page of records, and the cursor of the next page."""
+    catalog: Catalog = request.app.state.catalog
+    prefix, partition, cursor = (request.query_params.get(name) or None for name in ("prefix", "partition", "cursor"))
+    scope = ("console", name, prefix, partition)
+    table = await catalog.table(name, generation_of(cursor))
+    position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
+    first_part = None if partition is None else _parse_part(partition, table.spec.key.fields[0].type)
+    page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
+    records = [
+        (Address(key, place), record.value[:PREVIEW_BYTES].decode(errors="ignore"))
+        for (key, record), place in zip(page.records, page.partitions or repeat(None), strict=False)
+    ]
+    following = None if page.position is None else seal(page.position, table.spec.generation, *scope)
+    return {"scan": {"records": records, "next": following}}

@@ -3,8 +3,9 @@
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, TypeAlias
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from starlette.requests import Request
@@ -12,12 +13,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ... import __version__
-from ...catalog import Catalog, CatalogEntry
+from ...auth import Forbidden
+from ...catalog import CatalogEntry
 from ...core import TableError
 from ..request_context import context_of
 from ..wire import problems
 from ..wire.answers import rfc3339
-from . import numbers, pages, records
+from . import numbers, pages
 from .console import Console
 
 TABLE_CHARACTERS_MAX = 160
@@ -36,31 +38,31 @@ HEADERS = {
 
 PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store"}
 
-Handler = Callable[[Request], Awaitable[Response]]
+Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
+Values: TypeAlias = Callable[[Console, Request, CatalogEntry, str], Awaitable[Mapping[str, Any]]]
 
-
-class Refused(TableError):
-    """The console rejects the request of this caller."""
-
-    code: ClassVar[str] = "forbidden"
+TABLE_PAGES: dict[str, tuple[str, Values]] = {
+    "": ("table.html", pages.activity),
+    "/generations": ("generations.html", pages.generations),
+    "/record": ("records.html", pages.record),
+    "/records": ("records.html", pages.scan),
+}
+"""The template of each page of a table, and the function that returns its values."""
 
 
 def routes(console: Console) -> list[Route]:
     """Return the routes of the console."""
     served = _Pages(console)
-    handlers: list[tuple[str, Handler]] = [
-        ("/console", served.overview),
-        ("/console/", served.overview),
-        ("/console/console.css", _file("console.css", "text/css")),
-        ("/favicon.ico", _file("icon.svg", "image/svg+xml")),
-        ("/console/tables/{table}", served.table),
-        ("/console/tables/{table}/generations", served.generations),
-        ("/console/tables/{table}/record", served.record),
-        ("/console/tables/{table}/records", served.records),
-    ]
+    handlers: dict[str, Handler] = {
+        "/console": served.overview,
+        "/console/": served.overview,
+        "/console/console.css": _file("console.css", "text/css"),
+        "/favicon.ico": _file("icon.svg", "image/svg+xml"),
+        **{f"/console/tables/{{table}}{path}": partial(served.table, *page) for path, page in TABLE_PAGES.items()},
+    }
     return [
         Route(path, handler, methods=["GET"], name=f"console {path}", include_in_schema=False)
-        for path, handler in handlers
+        for path, handler in handlers.items()
     ]
 
 
@@ -105,58 +107,18 @@ class _Pages:
         name = request.query_params.get("name", "")[:128]
         return self._page(request, "overview.html", await pages.overview(self._console, request, name))
 
-    async def table(self, request: Request) -> Response:
-        """Show one table."""
-
-        async def shown(entry: CatalogEntry, name: str) -> Mapping[str, Any]:
-            return await pages.activity(self._console, request, entry)
-
-        return await self._of_table(request, "table.html", shown)
-
-    async def generations(self, request: Request) -> Response:
-        """Show the generations of a table, the newest first."""
-
-        async def shown(entry: CatalogEntry, name: str) -> Mapping[str, Any]:
-            return {"generations": [*reversed(await (await _catalog(request).generations(name)).listed())]}
-
-        return await self._of_table(request, "generations.html", shown)
-
-    async def records(self, request: Request) -> Response:
-        """Show a page of a table's records."""
-
-        async def shown(entry: CatalogEntry, name: str) -> Mapping[str, Any]:
-            return {"scan": await records.scan(_catalog(request), name, request.query_params)}
-
-        return await self._of_table(request, "records.html", shown)
-
-    async def record(self, request: Request) -> Response:
-        """Show one record."""
-
-        async def shown(entry: CatalogEntry, name: str) -> Mapping[str, Any]:
-            context = context_of(request.scope)
-            context.operations = 1
-            caller = context.caller or ""
-            return {
-                "scan": None,
-                "record": await records.look_up(_catalog(request), name, entry.spec, caller, request.query_params),
-            }
-
-        return await self._of_table(request, "records.html", shown)
-
-    async def _of_table(
-        self, request: Request, template: str, values: Callable[[CatalogEntry, str], Awaitable[Mapping[str, Any]]]
-    ) -> Response:
-        """Render a page of the table in the path, or the page of an error."""
+    async def table(self, template: str, values: Values, request: Request) -> Response:
+        """Show a page of the table in the path, or of an error."""
         name: str = request.path_params["table"]  # a table, one generation of it, or its companion
         context = context_of(request.scope)
         context.table = name[:TABLE_CHARACTERS_MAX]
         try:
             # Check before the lookup, so that the response does not reveal whether the table exists.
             if not context.permissions.may("read", name):
-                raise Refused("read is not allowed on this table")
-            entry = _catalog(request).entry(name)
-            given = {"entry": entry, "name": name, "query": request.query_params, **await values(entry, name)}
-            return self._page(request, template, given)
+                raise Forbidden("read is not allowed on this table")
+            entry = request.app.state.catalog.entry(name)
+            given = await values(self._console, request, entry, name)
+            return self._page(request, template, {"entry": entry, "name": name, "query": request.query_params, **given})
         except TableError as error:
             context.code = error.code
             meaning = problems.CODES[error.code][1]
@@ -167,8 +129,3 @@ class _Pages:
         time = datetime.now(UTC).strftime("%H:%M:%S UTC")
         text = self._templates.get_template(template).render(root=root, base=f"{root}/console", time=time, **values)
         return Response(text, status, PAGE_HEADERS, media_type="text/html")
-
-
-def _catalog(request: Request) -> Catalog:
-    catalog: Catalog = request.app.state.catalog
-    return catalog
