@@ -1,49 +1,28 @@
 """Requests and responses: endpoints, wire formats, middleware, the console and the OpenAPI document.
 
 An ASGI application without sockets: `server` runs it, `app` puts it together. Imports all packages from `core` to
-`catalog`.
+`catalog`. An import with `as` exports its name.
 """
 
-from .addresses import AllowedHosts, PathPrefix
-from .audit import AuditLog
-from .console import Console
-from .endpoints import Router, openapi, routes
-from .middleware import RequestMiddleware, StartError, request_id
+from .addresses import AllowedHosts as AllowedHosts, PathPrefix as PathPrefix
+from .audit import AuditLog as AuditLog
+from .console import Console as Console
+from .endpoints import Router as Router, openapi as openapi, routes as routes
+from .middleware import RequestMiddleware as RequestMiddleware, StartError as StartError, request_id as request_id
 from .request_context import (
-    BODY_BYTES_MAX_KEY,
-    DRAINING_KEY,
-    IN_FLIGHT_KEY,
-    PROBES,
-    SCOPE_KEY,
-    Observer,
-    RequestContext,
-    headers_by_name,
+    BODY_BYTES_MAX_KEY as BODY_BYTES_MAX_KEY,
+    DRAINING_KEY as DRAINING_KEY,
+    IN_FLIGHT_KEY as IN_FLIGHT_KEY,
+    PROBES as PROBES,
+    SCOPE_KEY as SCOPE_KEY,
+    Observer as Observer,
+    RequestContext as RequestContext,
+    headers_by_name as headers_by_name,
 )
-from .request_observers import AccessLog, CallerMetrics, RequestMetrics, RequestSpans
-from .responses import problem_response
-
-__all__ = [
-    "BODY_BYTES_MAX_KEY",
-    "DRAINING_KEY",
-    "IN_FLIGHT_KEY",
-    "PROBES",
-    "SCOPE_KEY",
-    "AccessLog",
-    "AllowedHosts",
-    "AuditLog",
-    "CallerMetrics",
-    "Console",
-    "Observer",
-    "PathPrefix",
-    "RequestContext",
-    "RequestMetrics",
-    "RequestMiddleware",
-    "RequestSpans",
-    "Router",
-    "StartError",
-    "headers_by_name",
-    "openapi",
-    "problem_response",
-    "request_id",
-    "routes",
-]
+from .request_observers import (
+    AccessLog as AccessLog,
+    CallerMetrics as CallerMetrics,
+    RequestMetrics as RequestMetrics,
+    RequestSpans as RequestSpans,
+)
+from .responses import problem_response as problem_response

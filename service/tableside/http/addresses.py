@@ -13,7 +13,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address
 
 from starlette.types import Scope
 
-from ..core import TableError
+from ..auth import Forbidden
 from ..settings import ROOT_PATH
 
 HOSTS_KEPT_MAX = 1000
@@ -24,14 +24,7 @@ HOPS_MAX = 16
 
 _ADDRESS = r"(\d{1,3}(\.\d{1,3}){3}|\[[0-9a-fA-F:.]+(%[0-9A-Za-z._~-]+)?\])(:\d*)?"
 _FORWARDED = re.compile(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([0-9.]+)(?::\d+)?|([0-9a-fA-F:.]{2,45})")
-_LOCAL = ("localhost", "*.localhost")
 _WITHOUT_DOT = r"[A-Za-z0-9_-]+(:\d*)?"
-
-
-class Misdirected(TableError):
-    """The `Host` header does not name this service."""
-
-    code = "forbidden"
 
 
 class AllowedHosts:
@@ -48,15 +41,17 @@ class AllowedHosts:
     def change(self, names: Iterable[str]) -> None:
         """Replace the names."""
         given = tuple(names)
-        patterns = [_ADDRESS, *map(_pattern, (*given, *_LOCAL)), *([_WITHOUT_DOT] if self._local else [])]
+        patterns = [_ADDRESS, *map(_pattern, (*given, "localhost", "*.localhost"))]
+        if self._local:
+            patterns.append(_WITHOUT_DOT)
         self._match = lru_cache(HOSTS_KEPT_MAX)(re.compile("|".join(patterns), re.IGNORECASE).fullmatch)
         self.allows_any = not given and not self._local
 
     def check(self, scope: Scope) -> None:
-        """Raise Misdirected if `Host` is not an allowed name or an IP address."""
+        """Raise Forbidden if `Host` is not an allowed name or an IP address."""
         for name, value in scope["headers"]:
             if name == b"host" and not self._match(value.decode("latin-1")):
-                raise Misdirected(
+                raise Forbidden(
                     "the Host header does not name this service; `hosts` in its configuration lists its names"
                 )
 
@@ -86,21 +81,17 @@ class PathPrefix:
 
     def apply(self, scope: Scope) -> None:
         """Change the path and the `root_path` of a request."""
-        root_path = (self._forwarded(scope) if self.proxies.networks else "") or self._root_path
-        if not root_path:
-            return
-        scope["root_path"], raw = root_path, scope["raw_path"]
-        if (raw + b"/").startswith(f"{root_path}/".encode()):
-            scope["raw_path"] = raw[len(root_path) :] or b"/"
-            scope["path"] = scope["path"][len(root_path) :] or "/"
-
-    def _forwarded(self, scope: Scope) -> str:
-        """Return the prefix that a trusted proxy has sent, or nothing if it is not valid."""
-        given = [value for name, value in scope["headers"] if name == b"x-forwarded-prefix"]
-        if len(given) != 1 or not scope.get("client") or not self.proxies.trusts(scope["client"][0]):
-            return ""
-        text: str = given[0].decode("latin-1").rstrip("/")
-        return text if ROOT_PATH.fullmatch(text) else ""
+        root_path, raw = self._root_path, scope["raw_path"]
+        trusted = scope["headers"] if self.proxies.networks and scope.get("client") else ()
+        given = [value for name, value in trusted if name == b"x-forwarded-prefix"]
+        if len(given) == 1 and self.proxies.trusts(scope["client"][0]):
+            text = given[0].decode("latin-1").rstrip("/")
+            root_path = text if ROOT_PATH.fullmatch(text) else root_path
+        if root_path:
+            scope["root_path"] = root_path
+            if (raw + b"/").startswith(f"{root_path}/".encode()):
+                scope["raw_path"] = raw[len(root_path) :] or b"/"
+                scope["path"] = scope["path"][len(root_path) :] or "/"
 
 
 class TrustedProxies:

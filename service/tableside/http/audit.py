@@ -19,8 +19,6 @@ from .request_context import RequestContext, method_label
 REJECTED, DENIED = "token rejected", "operation denied"
 ADMINISTRATION, CONFIGURATION, WRITE = "administration", "configuration changed", "write"
 
-EVENTS = (REJECTED, DENIED, ADMINISTRATION, CONFIGURATION, WRITE)
-
 log = logging.getLogger(AUDIT_LOGGER)
 
 
@@ -31,19 +29,19 @@ class AuditLog:
         self._level = settings.audit
         self._proxies = proxies
         counter = Counter("tableside_audit_events", "Events of the audit log.", ("event",), registry=registry)
-        self._counts = {event: counter.labels(event) for event in EVENTS}
+        events = (REJECTED, DENIED, ADMINISTRATION, CONFIGURATION, WRITE)
+        self._counts = {event: counter.labels(event) for event in events}
 
     def request_ended(self, scope: Scope, context: RequestContext) -> None:
         """Log the events of a request that has ended."""
         succeeded = context.code is None and not context.denied
-        if self._level == "none" or (succeeded and (context.reads or not self._logs_write(context))):
+        if self._level == "none" or (succeeded and context.reads):
+            return
+        if succeeded and self._level != "writes" and context.detail is None and not _administers(context):
             return
         for event in _events(context):
             if event != WRITE or self._level == "writes":
                 self._write(event, _members(event, context, self._proxies.client_address(scope)))
-
-    def _logs_write(self, context: RequestContext) -> bool:
-        return self._level == "writes" or context.detail is not None or _administers(context)
 
     def configuration_changed(self, settings: LogSettings, changed: Iterable[str]) -> None:
         """Log the names of changed settings, also if one of them turns the audit log on or off."""
