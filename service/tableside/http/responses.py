@@ -14,7 +14,7 @@ from ..auth import Unauthenticated
 from ..core import TableError, Yielder
 from .request_context import SCOPE_KEY, context_of
 from .wire import json_batch, problems
-from .wire.body_parts import Encoded
+from .wire.answers import Encoded
 
 _SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 

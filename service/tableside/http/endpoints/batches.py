@@ -1,6 +1,7 @@
 """The endpoint of batches: many operations in one request, as JSON or as Arrow."""
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from typing import Annotated
 
 from fastapi import Depends
@@ -8,30 +9,16 @@ from starlette.responses import Response
 
 from ...auth import refusals_of
 from ...catalog import Table
-from ...core import (
-    NO_DEADLINE,
-    Batch,
-    Budget,
-    Delete,
-    Get,
-    MalformedRequest,
-    Operation,
-    Outcome,
-    Results,
-    TableError,
-    TableNotFound,
-    TableSpec,
-    ValueRoom,
-)
-from ...core.batch import count_reads
+from ...core import NO_DEADLINE, Budget, MalformedRequest, TableError, TableNotFound, TableSpec, ValueRoom
+from ...core.batch import Batch, Results, count_reads
 from ...core.budget import in_pieces
+from ...core.operations import Delete, Get, Operation, Outcome
 from ..responses import encoded_response
 from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
-from ..wire.answers import bounded, with_errors, with_max_age
-from ..wire.body_parts import Encoded
-from ..wire.members import MEMBERS, OUTCOME_MEMBERS, OutcomeMember, answered
+from ..wire.answers import Encoded, bounded, with_errors, with_max_age
+from ..wire.members import MEMBERS, OUTCOME_MEMBERS
 from ..wire.operation_columns import DecodedBatch
-from ..wire.projections import common_projection, project_outcomes
+from ..wire.projections import VALUES_MIN, common_fields, project_outcomes, projection
 from ..wire.request_headers import Preferences, check_accepts
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
@@ -45,7 +32,7 @@ COPIED_BYTES_MAX = 2**22
 
 ARROW_OPERATIONS = binary("An Arrow IPC stream with the columns described above.")
 _MEMBERS = "; ".join(
-    f"`{one.name}` {one.type}" + (f" if the request has a column `{one.requires}`" if one.requires else "")
+    f"`{one.name}` bool" + (f" if the request has a column `{one.requires}`" if one.requires else "")
     for one in OUTCOME_MEMBERS
 )
 ARROW_RESULTS = binary(f"""\
@@ -56,7 +43,6 @@ two columns follow: `partitions`, a list of structs of `partition` int32 and the
 `dropped` bool.""")
 
 router = new_router("batches")
-
 
 NO_OPTIONS = arrow_batch.ArrowOptions()
 
@@ -102,7 +88,9 @@ async def apply_batch(
     accept: Accept = None,
 ) -> Response:
     """Apply a batch of operations."""
-    media = request.media_type((JSON, ARROW), default=_default_media(request))
+    # A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
+    # If no token is required, this prevents such pages from writing.
+    media = request.media_type((JSON, ARROW), default=JSON if request.header("origin") is None else None)
     check_accepts(accept, media)
     if refused := request.refused("batch", "all"):  # Ignoring it could apply the batch twice, or undo newer writes.
         article = "an" if refused[1][0] in "aeiou" else "a"
@@ -113,13 +101,25 @@ async def apply_batch(
     body = await request.read_body()
     opened = await request.within(prefer, request.catalog.table_or_spec(table))
     spec = opened if isinstance(opened, TableSpec) else opened.spec
-    decode = _decode_json if media == JSON else _decode_arrow
-    batch = await decode(request, body, spec, options, request.budget(opened, prefer))
+    budget = request.budget(opened, prefer)
+    if media == JSON:
+        batch = await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget))
+    else:
+        batch = await _decode_arrow(request, body, spec, options, budget)
     del body
     outcomes = _outcomes(request, opened, batch, prefer, max_age_s)
-    members, partitioned = answered(batch.columns), bool(spec.partitions)
-    encoded = await _encode(request, await outcomes, media, members, partitioned=partitioned)
+    encoded = await _encode(request, await outcomes, media, batch.columns, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
+
+
+async def _decode_arrow(
+    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
+) -> DecodedBatch:
+    limits = request.limits
+    reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
+    # The answer to a short stream has an outcome for each operation, also if the deadline is over.
+    rows = await in_pieces(reading, budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE)
+    return await in_pieces(arrow_batch.decode(rows, spec, options, budget))
 
 
 async def _outcomes(
@@ -144,35 +144,31 @@ async def _outcomes(
     outcomes: Sequence[Outcome] = []
     if isinstance(table, TableSpec):
         try:
-            table = await _created(request)
+            found = request.catalog.table(request.table_name) if request.context.reads else request.created_table()
+            table = await found
         except TableNotFound as error:
             if len(operations) == batch.count and operations:
                 raise
             outcomes = [error.with_traceback(None)] * len(operations)
-    reduction = None if batch.fields is None else common_projection(batch.fields)
+    common = common_fields(batch.fields or ())
+    reduction = None if common is None else partial(projection, common, VALUES_MIN)
     budget = request.budget(table, prefer, ValueRoom(request.limits.response_bytes_max, reduction))
     if isinstance(table, Table):
         outcomes = await table.batch(operations, budget)
     outcomes = with_errors(with_errors(outcomes, refusals), batch.errors)
     if batch.fields is not None:
-        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, budget.is_over))
+        outcomes = await in_pieces(project_outcomes(outcomes, batch.fields, budget))
     return outcomes
 
 
 def _forgets(operations: Sequence[Operation]) -> bool:
-    """Return whether a batch deletes tokens and orders."""
     if isinstance(operations, Batch):
         return operations.has("forget")
     return any(isinstance(one, Delete) and one.forget for one in operations)
 
 
 async def _encode(
-    request: ServiceRequest,
-    outcomes: Sequence[Outcome],
-    media: str,
-    members: Collection[OutcomeMember],
-    *,
-    partitioned: bool,
+    request: ServiceRequest, outcomes: Sequence[Outcome], media: str, columns: Collection[str], *, partitioned: bool
 ) -> Encoded:
     """Encode the outcomes: in columns, unless they have different kinds or large values."""
     bytes_max = request.limits.response_bytes_max
@@ -186,36 +182,7 @@ async def _encode(
     if media == JSON:
         encoding = json_batch.encode(outcomes)
     else:
-        encoding = arrow_answers.encode(outcomes, members, partitioned=partitioned)
+        flags = [member.name for member in OUTCOME_MEMBERS if not member.requires or member.requires in columns]
+        encoding = arrow_answers.encode(outcomes, flags, partitioned=partitioned)
     del outcomes, results
     return await in_pieces(encoding)
-
-
-def _default_media(request: ServiceRequest) -> str | None:
-    """Return the media type of a body without Content-Type: JSON, or None if a page in a browser sent the request.
-
-    A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
-    If no token is required, this prevents such pages from writing.
-    """
-    return JSON if request.header("origin") is None else None
-
-
-async def _decode_json(
-    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
-) -> DecodedBatch:
-    return await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget.is_over))
-
-
-async def _decode_arrow(
-    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
-) -> DecodedBatch:
-    limits = request.limits
-    reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
-    # The answer to a short stream has an outcome for each operation, also if the deadline is over.
-    rows = await in_pieces(reading, budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE)
-    return await in_pieces(arrow_batch.decode(rows, spec, options, budget.is_over))
-
-
-async def _created(request: ServiceRequest) -> Table:
-    """Create the table. Raise TableNotFound if the batch has no valid write."""
-    return await (request.catalog.table(request.table_name) if request.context.reads else request.created_table())

@@ -93,7 +93,7 @@ HEADERS: dict[str, Fragment] = {
         minimum=0,
         example=3,
     ),
-    **{f"Tableside-{member.name.title()}": _header(member.header, **member.text) for member in OUTCOME_MEMBERS},
+    **{f"Tableside-{member.name.title()}": _header(member.header, enum=["true"]) for member in OUTCOME_MEMBERS},
     "Tableside-Partitions": _header(
         "For a partitioned table: the indexes of the partitions that the operation was sent to.",
         pattern="^[0-9]{1,3}(,[0-9]{1,3})*$",
@@ -141,12 +141,11 @@ def response(
 
     `content` has its bodies in other media types.
     """
-    found: Fragment = {"description": description, "headers": _references(headers)}
-    if model is not None:
-        found["content"] = {"application/json": json_body(model)}
-    if content is not None:
-        found["content"] = {**found.get("content", {}), **content}
-    return found if links is None else {**found, "links": links}
+    names = (*headers, "X-Request-Id")  # Every response has this one.
+    references = {name.partition("-If-")[0]: {"$ref": _HEADERS + name} for name in names}
+    bodies = {**({} if model is None else {"application/json": json_body(model)}), **(content or {})}
+    found = {"description": description, "headers": references, "content": bodies, "links": links}
+    return {name: part for name, part in found.items() if part}
 
 
 def link(operation: str, description: str, parameters: Mapping[str, str]) -> Fragment:
@@ -210,11 +209,14 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
             _finish(operation)
         item["parameters"] = [{"$ref": _PARAMETERS + name} for name in PARAMETERS]
     found["security"] = [{}, {"bearer": []}]  # Whether a token is required depends on the configuration.
+    bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [(model, "validation") for model in models.BODIES]
+    _, generated = models_json_schema(bodies, ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
+    schemas = generated["$defs"]
     found["components"] = {
         "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": _BEARER}},
         "parameters": {name: {"name": name, "in": "header", **one} for name, one in PARAMETERS.items()},
         "headers": HEADERS,
-        "schemas": _schemas(),
+        "schemas": {name: schemas[name] for name in {**vars(models), **schemas} if name in schemas},
     }
     return found
 
@@ -226,13 +228,6 @@ def _finish(operation: Fragment) -> None:
         if examples := parameter["schema"].pop("examples", None):
             parameter["example"] = examples[0]
     operation["responses"] = {status: one for status, one in sorted(operation["responses"].items()) if "headers" in one}
-
-
-def _schemas() -> Fragment:
-    modes: list[tuple[type[BaseModel], Literal["validation"]]] = [(model, "validation") for model in models.BODIES]
-    _, found = models_json_schema(modes, ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
-    schemas = found["$defs"]
-    return {name: schemas[name] for name in {**vars(models), **schemas} if name in schemas}
 
 
 class _SchemaGenerator(GenerateJsonSchema):
@@ -258,8 +253,3 @@ class _SchemaGenerator(GenerateJsonSchema):
         found = super().model_schema(schema)
         found.pop("title")
         return found
-
-
-def _references(headers: Sequence[str]) -> Fragment:
-    """Return references to headers, including X-Request-Id, which every response has."""
-    return {name.partition("-If-")[0]: {"$ref": _HEADERS + name} for name in (*headers, "X-Request-Id")}

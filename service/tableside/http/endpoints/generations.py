@@ -12,8 +12,8 @@ from ...catalog import Generation
 from ...core import GenerationNotFound, InvalidOperation, values
 from ...core.store import Estimate
 from ..responses import json_response
-from ..wire import json_batch
 from ..wire.answers import rfc3339
+from ..wire.json_batch import MEDIA_TYPE as JSON
 from ..wire.members import IdempotencyKey
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
@@ -21,12 +21,9 @@ from .models import GenerationEntry, GenerationList, NewGeneration
 from .parameters import AcceptJson, TableName
 from .routing import ServiceRequest, check_read, check_write, new_router
 
-JSON = json_batch.MEDIA_TYPE
-
 router = new_router("generations")
 
 _CHANGE_ERRORS = (*TABLE_ERRORS, "not_acceptable", "contended", "generation_not_found")
-
 
 _NUMBER = {"type": "integer", "minimum": 1, "maximum": INTEGER_MAX, "format": "int64", "examples": [8]}
 
@@ -120,16 +117,12 @@ def _entry(generation: Generation, size: Estimate) -> dict[str, Any]:
     return {
         "generation": generation.number,
         "state": generation.state,
-        "created_at": _time(generation.created_ms),
-        "activated_at": _time(generation.activated_ms),
+        "created_at": rfc3339(generation.created_ms) if generation.created_ms else None,
+        "activated_at": rfc3339(generation.activated_ms) if generation.activated_ms else None,
         "records_estimate": size.records,
         "bytes_estimate": size.size_bytes,
         "note": generation.note,
     }
-
-
-def _time(unix_ms: int) -> str | None:
-    return rfc3339(unix_ms) if unix_ms else None
 
 
 def _note(body: bytes) -> str | None:

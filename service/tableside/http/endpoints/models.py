@@ -236,9 +236,7 @@ class _Answered(Body):
     expires_at: Expiry = ABSENT
 
 
-_members: dict[str, Any] = {
-    member.name: (member.form, Field(ABSENT, description=member.result)) for member in OUTCOME_MEMBERS
-}
+_members: dict[str, Any] = {member.name: (bool, Field(ABSENT, description=member.result)) for member in OUTCOME_MEMBERS}
 
 
 class _Outcome(create_model("_Written", __base__=_Answered, **_members)):  # type: ignore[misc]

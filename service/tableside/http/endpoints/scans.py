@@ -164,9 +164,11 @@ async def delete_records(
     places = [None] * len(page.records) if page.partitions is None else [(index,) for index in page.partitions]
     deletes = [Delete(key, forget=True, partitions=place) for (key, _), place in zip(page.records, places, strict=True)]
     request.context.operations = len(deletes)
-    failed = next((one for one in await opened.batch(deletes, budget) if isinstance(one, TableError)), None)
-    if failed is not None:
-        raise _of_some(failed)
+    for outcome in await opened.batch(deletes, budget):
+        if isinstance(outcome, TableError):
+            failed = copy(outcome)
+            failed.applied, failed.partitions = "unknown", None  # Other records may have been deleted.
+            raise failed
     following = None if page.position is None else seal(page.position, spec.generation, "scan", *scope)
     return json_response({"deleted": len(deletes), "cursor": following})
 
@@ -203,13 +205,6 @@ async def list_splits(
     splits = await opened.splits(number, request.budget(opened, prefer))
     spec = opened.spec
     return json_response({"splits": [seal(split, spec.generation, "split", *_seal_scope(spec)) for split in splits]})
-
-
-def _of_some(error: TableError) -> TableError:
-    """Return the error of one delete for a page, of which others may have been applied."""
-    error = copy(error)
-    error.applied, error.partitions = "unknown", None
-    return error
 
 
 def _seal_scope(spec: TableSpec, *parameters: str | None) -> tuple[str | int | None, ...]:

@@ -11,19 +11,18 @@ from starlette.responses import RedirectResponse, Response
 
 from ...auth import Forbidden
 from ...catalog import CatalogEntry
-from ...core import Capabilities, JsonObject, StoreUnavailable, run_in_thread
+from ...core import JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
-from ...settings import LimitSettings, TableSettings
+from ...settings import LimitSettings
 from ..request_context import DRAINING_KEY
 from ..responses import json_response, page_policy, problem_response
-from ..wire import json_batch
+from ..wire.json_batch import MEDIA_TYPE as JSON
 from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
 from .parameters import AcceptJson, TableName
 from .routing import ServiceRequest, check_any, new_router
 
-JSON = json_batch.MEDIA_TYPE
 PUBLIC: dict[str, Any] = {"security": []}
 """Marks an operation that requires no token."""
 
@@ -75,21 +74,18 @@ def describe(entry: CatalogEntry, limits: LimitSettings, *, defaults: bool = Tru
 
     `capabilities` is empty until the table was opened for the first time.
     """
-    spec, table = entry.spec, entry.table
+    spec, generations = entry.spec, entry.settings.generations
+    has = None if entry.table is None else entry.table.capabilities
     return {
         **({"partitions": spec.partitions} if spec.partitions else {}),
-        **({"generation": spec.generation} if entry.settings.generations and not spec.partitions else {}),
+        **({"generation": spec.generation} if generations and not spec.partitions else {}),
         "name": spec.name,
         "store": {"name": entry.store.name, "kind": entry.store.kind},
         "key": [{"name": field.name, "type": field.type} for field in spec.key.fields],
-        "capabilities": {} if table is None else _capabilities(table.capabilities, entry.settings),
+        "capabilities": {} if has is None else {**has.by_name(), "generations": has.generations and generations},
         "limits": {**limits.model_dump(include=_LIMITS), "value_bytes_max": spec.value_bytes_max},
         "policies": entry.settings.model_dump(exclude=_NO_POLICIES, exclude_defaults=not defaults),
     }
-
-
-def _capabilities(capabilities: Capabilities, settings: TableSettings) -> JsonObject:
-    return {**capabilities.by_name(), "generations": capabilities.generations and settings.generations}
 
 
 @router.get("/livez", openapi_extra=PUBLIC, responses={200: response("The process runs.", model=Liveness)})

@@ -1,35 +1,25 @@
-"""What JSON, Arrow and single responses have in common: the answer to an operation, from its outcome."""
+"""What JSON, Arrow and single responses have in common: the answer to an operation, and bodies in parts.
 
+A large value in a body is a part of its own, so that it is not copied.
+"""
+
+import io
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import accumulate, groupby
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import (
-    Batch,
-    Get,
-    Operation,
-    Outcome,
-    PartitionOutcome,
-    Record,
-    Results,
-    TableError,
-    Written,
-    chunks_of,
-)
+from ...core import Batch, Get, Operation, Outcome, Record, Results, TableError, Written, chunks_of
 from ...core.budget import NOT_READ, value_bytes
-from ...core.concurrency import PIECE_OPERATIONS, Pieces
+from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
 from . import problems
 from .projections import with_values
 
 RECORD_NOT_FOUND = RecordNotFound("there is no such record")
-
-
-def failure(outcome: Outcome) -> TableError | None:
-    """Return the error in the answer to an operation. An absent record has one, too."""
-    return RECORD_NOT_FOUND if outcome is None else outcome if isinstance(outcome, TableError) else None
 
 
 def status(outcome: Outcome) -> int:
@@ -40,16 +30,6 @@ def status(outcome: Outcome) -> int:
         returned = outcome.value is not None or (outcome.partitions and value_bytes([outcome]))
         return 201 if outcome.created else 200 if returned else 204
     return problems.status(RECORD_NOT_FOUND if outcome is None else outcome)
-
-
-def shown_expiry_ms(outcome: Outcome) -> int:
-    """Return when the record of an answer expires, 0 if it does not, or the answer has no value."""
-    return 0 if isinstance(outcome, TableError) or outcome is None or outcome.value is None else outcome.expires_ms
-
-
-def partitions_of(outcome: Outcome) -> tuple[PartitionOutcome, ...] | None:
-    """Return the outcomes of a write in its partitions, None for others. It is empty if the write was dropped."""
-    return getattr(outcome, "partitions", None)
 
 
 def bounded(outcomes: Sequence[Outcome], bytes_max: int) -> Pieces[list[Outcome]]:
@@ -93,11 +73,6 @@ def expiry_members(expires_ms: Sequence[int]) -> list[bytes]:
     return [b"" if time is None else b',"expires_at":"%b"' % time.encode() for time in times]
 
 
-def never() -> bool:
-    """Return False: there is no deadline."""
-    return False
-
-
 def with_max_age(max_age_s: float | None, operations: Sequence[Operation]) -> Sequence[Operation]:
     """Limit the age of cached records in the outcomes of gets. None sets no limit."""
     if max_age_s is None:
@@ -116,3 +91,75 @@ def with_errors(outcomes: Sequence[Outcome], errors: Mapping[int, TableError]) -
         return outcomes.with_errors(errors)
     following = iter(outcomes)
     return [errors[at] if at in errors else next(following) for at in range(len(outcomes) + len(errors))]
+
+
+Encoded: TypeAlias = bytes | Sequence[bytes | memoryview]
+"""A body: as one text, or as its parts."""
+
+PART_BYTES_MIN = 2**16
+"""Shorter parts are joined with those before them."""
+
+
+def join_short(parts: Sequence[bytes | memoryview]) -> list[bytes | memoryview]:
+    """Return the same bytes in as few parts as possible. Parts of `PART_BYTES_MIN` and more are not copied."""
+    if max(map(len, parts)) < PART_BYTES_MIN:
+        return [b"".join(parts)]
+    found: list[bytes | memoryview] = []
+    for is_short, group in groupby(parts, lambda part: len(part) < PART_BYTES_MIN):
+        some = [*group]
+        found += [b"".join(some)] if is_short else some
+    return [part for part in found if part]
+
+
+def joined(parts: Sequence[bytes | memoryview]) -> Encoded:
+    """Return the body that has these parts: as one text if all are short."""
+    [first, *others] = found = join_short(parts)
+    return first if isinstance(first, bytes) and not others else found
+
+
+JOINED_BYTES_MAX = 2**20
+"""Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
+
+_OPTIONS = pa.ipc.IpcWriteOptions()  # Without options, PyArrow reads environment variables for each stream.
+
+
+def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
+    """Return a column of values. PyArrow would grow a large one in steps to twice its size, and copy it at once."""
+    size_bytes = sum(map(len, filter(None, values)))
+    if size_bytes <= JOINED_BYTES_MAX:
+        return pa.array(values, pa.binary())
+    ends = list(accumulate((len(value or b"") for value in values), initial=0))
+    text = pa.allocate_buffer(size_bytes)
+    view, copied_to = memoryview(text).cast("B"), 0
+    for value, start, end in zip(values, ends, ends[1:], strict=False):
+        if value:
+            view[start:end] = value
+        if end - copied_to >= PIECE_BYTES:
+            copied_to = end
+            yield
+    present = pa.array([value is not None for value in values], pa.bool_())
+    return pa.Array.from_buffers(
+        pa.binary(), len(values), [present.buffers()[1], pa.array(ends, pa.int32()).buffers()[1], text]
+    )
+
+
+def encode_stream(batch: pa.RecordBatch) -> Encoded:
+    """Encode one record batch as an Arrow stream."""
+    kept = _Parts() if batch.get_total_buffer_size() > JOINED_BYTES_MAX else None
+    sink = pa.BufferOutputStream() if kept is None else pa.PythonFile(kept, mode="w")
+    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
+        stream.write_batch(batch)
+    return sink.getvalue().to_pybytes() if kept is None else joined(kept.parts)
+
+
+class _Parts(io.RawIOBase):
+    """A file that keeps the buffers that are written to it. PyArrow passes those of a column without a copy."""
+
+    def __init__(self) -> None:
+        self.parts: list[memoryview] = []
+
+    def write(self, data: Any, /) -> int:
+        """Add a part."""
+        part = memoryview(data).cast("B")
+        self.parts.append(part)
+        return len(part)

@@ -3,47 +3,41 @@
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate
-from typing import Any, TypeAlias
+from typing import Any
 
 import pyarrow as pa
 
 from ...core import Outcome, PartitionOutcome, Record, Results, TableError, Written
 from ...core.concurrency import Pieces
-from .answers import RECORD_NOT_FOUND, expiry_column, failure, partitions_of, shown_expiry_ms, status
-from .body_parts import Encoded, binary_column, encode_stream
-from .members import OUTCOME_MEMBERS, OutcomeMember
-
-Members: TypeAlias = Collection[OutcomeMember]
+from .answers import RECORD_NOT_FOUND, Encoded, binary_column, encode_stream, expiry_column, status
 
 _ERRORS = {"code": pa.utf8(), "detail": pa.utf8(), "retriable": pa.bool_(), "applied": pa.utf8()}
 """The columns that are null for a success, and their types."""
 
-_COLUMNS = {"status": pa.uint16(), "value": pa.binary(), "etag": pa.utf8(), **_ERRORS}
 
-
-def encode(
-    outcomes: Sequence[Outcome], members: Members = OUTCOME_MEMBERS, *, partitioned: bool = False
-) -> Pieces[Encoded]:
+def encode(outcomes: Sequence[Outcome], flags: Collection[str], *, partitioned: bool) -> Pieces[Encoded]:
     """Encode the outcomes, one row each.
 
-    The `members` of outcomes follow the other columns, then `expires_at` if any record has an expiry. For a partitioned
+    The `flags` of outcomes follow the other columns, then `expires_at` if any record has an expiry. For a partitioned
     table, `partitions` and `dropped` are the last ones.
     """
-    columns = yield from _columns(outcomes, members)
+    columns = yield from _columns(outcomes, flags)
     if partitioned:
-        partitions = [None] * len(outcomes) if isinstance(outcomes, Results) else list(map(partitions_of, outcomes))
-        columns["partitions"] = yield from _partitions(partitions, members)
+        partitions: list[Sequence[PartitionOutcome] | None] = [None] * len(outcomes)
+        if not isinstance(outcomes, Results):
+            partitions = [getattr(outcome, "partitions", None) for outcome in outcomes]
+        columns["partitions"] = yield from _partitions(partitions, flags)
         columns["dropped"] = pa.array([each == () for each in partitions], pa.bool_())
     return encode_stream(pa.record_batch(columns))
 
 
-def _columns(outcomes: Sequence[Outcome], members: Members) -> Pieces[dict[str, pa.Array]]:
+def _columns(outcomes: Sequence[Outcome], flags: Collection[str]) -> Pieces[dict[str, pa.Array]]:
     """Return the columns that each answer has."""
-    values, etags = (_of_successes(outcomes, name, _COLUMNS[name]) for name in ("value", "etag"))
+    values = _of_successes(outcomes, "value", pa.binary())
     value_column = values if isinstance(values, pa.Array) else (yield from binary_column(values))
     yield
-    columns = {"status": _column(_statuses(outcomes), _COLUMNS["status"]), "value": value_column}
-    columns["etag"] = _column(etags, _COLUMNS["etag"])
+    columns = {"status": _column(_statuses(outcomes), pa.uint16()), "value": value_column}
+    columns["etag"] = _column(_of_successes(outcomes, "etag", pa.utf8()), pa.utf8())
     yield
     errors = _errors(outcomes)
     for name, kind in _ERRORS.items():
@@ -51,8 +45,8 @@ def _columns(outcomes: Sequence[Outcome], members: Members) -> Pieces[dict[str, 
         if errors:
             cells = [None] * len(outcomes)
             columns[name] = _column(_replaced(cells, {at: getattr(each, name) for at, each in errors.items()}), kind)
-    for member in members:
-        columns[member.name] = _column(_of_successes(outcomes, member.name, member.type, member.absent), member.type)
+    for name in flags:
+        columns[name] = _column(_of_successes(outcomes, name, pa.bool_(), absent=False), pa.bool_())
     if any(expires_ms := _shown_expiries(outcomes)):
         columns["expires_at"] = expiry_column(expires_ms)
     return columns
@@ -68,7 +62,7 @@ def _repeated(cell: object, kind: pa.DataType, count: int) -> pa.Array:
 
 
 def _of_successes(
-    outcomes: Sequence[Outcome], name: str, kind: pa.DataType, absent: object = None
+    outcomes: Sequence[Outcome], name: str, kind: pa.DataType, *, absent: object = None
 ) -> Sequence[Any] | pa.Array:
     """Return a column, in which an error is `absent`."""
     if not isinstance(outcomes, Results):
@@ -107,7 +101,8 @@ def _statuses(outcomes: Sequence[Outcome]) -> Sequence[int] | pa.Array:
 def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
     """Return the errors by position. An absent record is one."""
     if not isinstance(outcomes, Results):
-        return {at: error for at, outcome in enumerate(outcomes) if (error := failure(outcome)) is not None}
+        errors = [RECORD_NOT_FOUND if outcome is None else outcome for outcome in outcomes]
+        return {at: error for at, error in enumerate(errors) if isinstance(error, TableError)}
     if outcomes.kind is Written or not outcomes.absent_count:
         return outcomes.failed
     absent = {at: RECORD_NOT_FOUND for at, value in enumerate(outcomes.cells("value")) if value is None}
@@ -116,7 +111,8 @@ def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
 
 def _shown_expiries(outcomes: Sequence[Outcome]) -> Sequence[int]:
     if not isinstance(outcomes, Results):
-        return list(map(shown_expiry_ms, outcomes))
+        successes = [outcome if isinstance(outcome, Record | Written) else None for outcome in outcomes]
+        return [0 if success is None or success.value is None else success.expires_ms for success in successes]
     if "expires_ms" not in outcomes.columns:
         return []
     both = zip(outcomes.cells("value"), outcomes.cells("expires_ms"), strict=True)
@@ -124,12 +120,12 @@ def _shown_expiries(outcomes: Sequence[Outcome]) -> Sequence[int]:
     return _replaced(shown, dict.fromkeys(outcomes.failed, 0))
 
 
-def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], members: Members) -> Pieces[pa.Array]:
+def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], flags: Collection[str]) -> Pieces[pa.Array]:
     """Return a column with a list per answer: its answers by partition, or null if it has none."""
     flat = [part for one in lists if one is not None for part in one]
     columns = {
         "partition": pa.array([part.partition for part in flat], pa.int32()),
-        **(yield from _columns([part.outcome for part in flat], members)),
+        **(yield from _columns([part.outcome for part in flat], flags)),
     }
     each = pa.StructArray.from_arrays([*columns.values()], names=[*columns])
     ends = list(accumulate((len(one or ()) for one in lists), initial=0))

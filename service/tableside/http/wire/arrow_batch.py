@@ -4,9 +4,10 @@ Each row is one operation. A null means that the operation lacks that member, so
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import product, repeat
 from typing import Annotated, Any
 
 import msgspec
@@ -14,15 +15,14 @@ import pyarrow as pa
 from fastapi import Query
 from pydantic import PlainValidator, WithJsonSchema
 
-from ...core import MalformedRequest, TableSpec, values
+from ...core import NO_DEADLINE, Budget, MalformedRequest, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.operations import WRITER_CHARACTERS_MAX
 from ...core.values import NotJson
 from . import operation_members
-from .answers import never
 from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
-from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
+from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
 from .projections import Fields
 from .request_headers import parse_boolean, parse_fields
 
@@ -30,8 +30,6 @@ MEDIA_TYPE = "application/vnd.apache.arrow.stream"
 
 LARGE_PIECE = 4
 """A piece with so many times `PIECE_BYTES`, because its rows are larger than the average, is divided again."""
-
-_TEXTS = ("value", "update", "default")
 
 
 class ArrowOptions(msgspec.Struct, frozen=True):
@@ -62,23 +60,22 @@ class ArrowOptions(msgspec.Struct, frozen=True):
 
 
 def decode(
-    table: pa.Table, spec: TableSpec, settings: ArrowOptions, expired: Callable[[], bool] = never
+    table: pa.Table, spec: TableSpec, settings: ArrowOptions, budget: Budget = NO_DEADLINE
 ) -> Pieces[DecodedBatch]:
     """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
 
-    Once the deadline has `expired`, the other operations are DeadlineExceeded.
+    Operations that are not decoded by the deadline are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    parts, decoder = list[DecodedBatch](), _RowDecoder(spec, settings)
-    table, columns = _expanded(table), table.column_names
-    for piece in _pieces(table):
+    parts, columns = list[DecodedBatch](), OperationColumns(spec, texts=True)
+    for piece in _pieces(_expanded(table)):
         done = sum(part.count for part in parts)
-        if done and expired():
-            parts.append(not_decoded(table.num_rows - done, spec))
+        if done and budget.is_over():
+            parts.append(DecodedBatch([], dict.fromkeys(range(table.num_rows - done), budget.exceeded())))
             break
-        parts.append(decoder.decode(piece))
+        parts.append(_decode_rows(piece, spec, settings, columns))
         yield
-    return joined_batch(parts, columns)
+    return joined_batch(parts, table.column_names)
 
 
 def _expanded(rows: pa.Table) -> pa.Table:
@@ -102,58 +99,56 @@ def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
             yield piece
 
 
-class _RowDecoder:
-    """Decodes the rows of one batch."""
+def _decode_rows(rows: pa.Table, spec: TableSpec, settings: ArrowOptions, columns: OperationColumns) -> DecodedBatch:
+    if "partitions" in rows.column_names and not spec.partitions:
+        return DecodedBatch([], dict.fromkeys(range(rows.num_rows), operation_members.not_partitioned()))
+    cells = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
+    cells["key"] = decode_keys(rows.column("key"), spec)
+    ops = cells.pop("op", None) or [settings.op] * rows.num_rows
+    if (sequences := cells.pop("sequence", None)) is not None:
+        writers = cells.pop("writer", None) or [None] * rows.num_rows
+        cells["token"] = list(map(_token, writers, sequences, repeat(settings.writer)))
 
-    def __init__(self, spec: TableSpec, settings: ArrowOptions) -> None:
-        self._spec = spec
-        self._settings = settings
-        self._columns = OperationColumns(spec, texts=True)
-
-    def decode(self, rows: pa.Table) -> DecodedBatch:
-        """Decode rows."""
-        if "partitions" in rows.column_names and not self._spec.partitions:
-            return DecodedBatch([], dict.fromkeys(range(rows.num_rows), operation_members.not_partitioned()))
-        cells = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
-        cells["key"] = decode_keys(rows.column("key"), self._spec)
-        ops = cells.pop("op", None) or [self._settings.op] * rows.num_rows
-        decoded = decode_by_kind(ops, {}, partial(self._decode_kind, cells))
-        if self._settings.fields is not None:
-            decoded = msgspec.structs.replace(decoded, fields=[self._settings.fields] * rows.num_rows)
-        return decoded
-
-    def _decode_kind(self, cells: Mapping[str, list[Any]], op: str, positions: Sequence[int]) -> DecodedBatch:
-        count = len(positions)
-        if count < len(cells["key"]):
-            cells = {name: [column[at] for at in positions] for name, column in cells.items()}
-        given = {name: column for name, column in cells.items() if name == "key" or column.count(None) < count}
-        members = self._with_settings(op, given, count)
-        if "partitions" in cells:
-            members["partitions"] = cells["partitions"]
-        others = members.keys() - self._columns.known(op)
-        known = {name: column for name, column in members.items() if name not in others}
-        return self._columns.decode(op, known, partial(self._row, members), range(count) if others else ())
-
-    def _with_settings(self, op: str, members: dict[str, list[Any]], count: int) -> dict[str, list[Any]]:
-        sequences, writers = members.pop("sequence", None), members.pop("writer", None)
-        if sequences is not None or writers is not None:
-            members["token"] = list(map(self._pair, writers or [None] * count, sequences or [None] * count))
-        if self._settings.returning and op != "get":
+    def decode_kind(op: str, positions: Sequence[int]) -> DecodedBatch:
+        count, given = len(positions), cells
+        if count < rows.num_rows:
+            given = {name: [column[at] for at in positions] for name, column in cells.items()}
+        members = {
+            name: column
+            for name, column in given.items()
+            if name in ("key", "partitions") or column.count(None) < count
+        }
+        if settings.returning and op != "get":
             members["return"] = [True] * count
-        return members
+        others = members.keys() - columns.known(op)
+        known = {name: column for name, column in members.items() if name not in others}
+        return columns.decode(op, known, partial(_row, spec, members), range(count) if others else ())
 
-    def _pair(self, writer: str | None, sequence: int | None) -> Any:
-        """Return the writer and sequence of a row, None if it has no token, or False if it has only a part of one."""
-        if sequence is not None and (writer := writer or self._settings.writer) is not None:
-            return writer, sequence
-        return None if writer is None and sequence is None else False
+    decoded = decode_by_kind(ops, {}, decode_kind)
+    if settings.fields is not None:
+        decoded = msgspec.structs.replace(decoded, fields=[settings.fields] * rows.num_rows)
+    return decoded
 
-    def _row(self, members: Mapping[str, list[Any]], at: int) -> operation_members.Members:
-        """Return the members of one row, with its documents parsed."""
-        found = {name: cells[at] for name, cells in members.items() if cells[at] is not None or name == "partitions"}
-        for name in ("value", "default"):
-            self._spec.check_value(found.get(name) or "")
-        return {name: _parsed(name, cell) if name in _TEXTS else cell for name, cell in found.items()}
+
+def _token(writer: str | None, sequence: int | None, common_writer: str | None) -> Any:
+    """Return the writer and sequence of a row, None if it has no token, or False if it has only a part of one."""
+    if sequence is not None and (writer := writer or common_writer) is not None:
+        return writer, sequence
+    return None if writer is None and sequence is None else False
+
+
+def _row(spec: TableSpec, members: Mapping[str, list[Any]], at: int) -> operation_members.Members:
+    """Return the members of one row, with its documents parsed."""
+    found = {name: cells[at] for name, cells in members.items() if cells[at] is not None or name == "partitions"}
+    for name in ("value", "default"):
+        spec.check_value(found.get(name) or "")
+    for name, cell in found.items():
+        if name in ("value", "update", "default"):
+            try:
+                found[name] = values.parse(cell)
+            except NotJson as error:
+                raise MalformedRequest(f"column {name!r}: {error.detail}") from None
+    return found
 
 
 def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
@@ -161,13 +156,6 @@ def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
     if name == "value" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
         column = column.cast(pa.large_binary())
     return list(column.to_pylist())
-
-
-def _parsed(column: str, text: bytes | str) -> values.Json:
-    try:
-        return values.parse(text)
-    except NotJson as error:
-        raise MalformedRequest(f"column {column!r}: {error.detail}") from None
 
 
 def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
@@ -184,11 +172,8 @@ def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
         raise MalformedRequest("a part of the key occurs twice")
     # If the table names the parts of its key, match them by name, otherwise by order.
     by_name = set(names) == set(wanted)
-    if not by_name and any(name.casefold() in _others(wanted, index) for index, name in enumerate(names)):
+    pairs = product(enumerate(names), enumerate(wanted))
+    if not by_name and any(at != place and one.casefold() == other.casefold() for (at, one), (place, other) in pairs):
         raise MalformedRequest(f"the parts of the key must have the table's names: {', '.join(wanted)}")
     order = wanted if by_name else names
     return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
-
-
-def _others(names: list[str], index: int) -> list[str]:
-    return [name.casefold() for name in (*names[:index], *names[index + 1 :])]

@@ -8,7 +8,6 @@ size is known before it is expanded. A dictionary of anything else is not.
 
 import struct
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -30,30 +29,19 @@ def read(
     `reserve` is called with the decompressed size before anything is decompressed, then with the size of the rows. It
     may raise an error.
     """
-    with _refusing():
-        size = max(len(body), (yield from decompressed_bytes(body)))
-    if size > bytes_max:
-        raise _too_many_bytes(bytes_max)
-    reserve(size)
-    table, rows_bytes = yield from _read(body, bytes_max, operations_max)
-    reserve(rows_bytes)
-    return table
-
-
-def _read(body: bytes, bytes_max: int, operations_max: int) -> Pieces[tuple[pa.Table, int]]:
-    with _refusing(), pa.ipc.open_stream(body) as reader:
-        check_types(reader.schema)
-        batches, size = yield from _bounded(reader, bytes_max, operations_max)
-        return pa.Table.from_batches(batches, reader.schema), size
-
-
-@contextmanager
-def _refusing() -> Iterator[None]:
-    """Raise MalformedRequest for an error of PyArrow."""
     try:
-        yield
+        size = max(len(body), (yield from decompressed_bytes(body)))
+        if size > bytes_max:
+            raise _too_many_bytes(bytes_max)
+        reserve(size)
+        with pa.ipc.open_stream(body) as reader:
+            check_types(reader.schema)
+            batches, size = yield from _bounded(reader, bytes_max, operations_max)
+            table = pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
+    reserve(size)
+    return table
 
 
 def _bounded(
@@ -71,7 +59,7 @@ def _bounded(
         if total_bytes > bytes_max:
             raise _too_many_bytes(bytes_max)
         batch.validate(full=True)  # This reads the bytes of each view, also if views share them.
-        items += list_items(batch)
+        items += sum(len(column.values) for column in batch.columns if _is_list(column.type))
         if items > LIST_ITEMS_MAX:
             raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
         batches.append(batch)
@@ -81,10 +69,6 @@ def _bounded(
 
 def _too_many_bytes(bytes_max: int) -> TooLarge:
     return TooLarge(f"a body may have at most {bytes_max} bytes once it is decompressed")
-
-
-KEY_PARTS_MAX = 8
-"""The maximum number of fields of a struct of key parts. A table has no more."""
 
 
 def check_types(schema: pa.Schema) -> None:
@@ -125,14 +109,18 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 
+def _is_list(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+KEY_PARTS_MAX = 8
+"""The maximum number of fields of a struct of key parts. A table has no more."""
+
+
 def _is_key(kind: pa.DataType) -> bool:
     if not pa.types.is_struct(kind):
         return _plain(kind) in _PARTS
     return kind.num_fields <= KEY_PARTS_MAX and all(_plain(field.type) in _PARTS for field in kind)
-
-
-def _is_partitions(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind)) and pa.types.is_integer(kind.value_type)
 
 
 _VIEWS = frozenset({pa.string_view(), pa.binary_view()})
@@ -161,7 +149,10 @@ _TYPES = {
 }
 """The types of a column, which may also be those of a dictionary."""
 
-_CHECKS = {"key": _is_key, "partitions": _is_partitions}
+_CHECKS: dict[str, Callable[[pa.DataType], bool]] = {
+    "key": _is_key,
+    "partitions": lambda kind: _is_list(kind) and kind.value_type in _INTEGERS,
+}
 
 
 MESSAGES_MAX = 1000
@@ -169,10 +160,6 @@ MESSAGES_MAX = 1000
 
 METADATA_BYTES_MAX = 2**18
 """The maximum size of a message's metadata: the schema, or the places of the columns' buffers."""
-
-VIEW_INTS = 4
-VIEW_BYTES = 16
-"""A view consists of four 32-bit integers. The first is its length."""
 
 
 def size_bytes(batch: pa.RecordBatch) -> int:
@@ -190,26 +177,18 @@ def _shared_bytes(column: pa.Array) -> int:
     return (pc.sum(_lengths(column)).as_py() or 0) if kind in _VIEWS else 0
 
 
-def list_items(batch: pa.RecordBatch) -> int:
-    """Return the number of items in all lists of a batch."""
-    lists = [column for column in batch.columns if pa.types.is_list(column.type) or pa.types.is_large_list(column.type)]
-    return sum(len(column.values) for column in lists)
-
-
 def _lengths(column: pa.Array) -> pa.Array:
     if column.type not in _VIEWS:
         return pc.binary_length(column)
     if not len(column):
         return pa.array([], pa.int64())  # An empty column may lack the buffer.
-    first, last = VIEW_BYTES * column.offset, VIEW_BYTES * (column.offset + len(column))
-    views = memoryview(column.buffers()[1])[first:last].cast("i")  # The bytes after the last view may be incomplete.
-    return pc.max_element_wise(pa.array(views[::VIEW_INTS].tolist(), pa.int64()), 0)  # Views may be invalid.
+    # A view has 16 bytes, four integers of which the first is its length. The bytes after the last may be incomplete.
+    views = memoryview(column.buffers()[1])[16 * column.offset : 16 * (column.offset + len(column))].cast("i")
+    return pc.max_element_wise(pa.array(views[::4].tolist(), pa.int64()), 0)  # Views may be invalid.
 
 
 _HEADER, _DICTIONARY_DATA, _BUFFERS, _COMPRESSION = 2, 1, 2, 3
 """Positions of fields in their FlatBuffers tables: Message, DictionaryBatch, and twice RecordBatch."""
-
-_DICTIONARY, _RECORDS = "dictionary", "record batch"
 
 
 def decompressed_bytes(body: bytes) -> Pieces[int]:
@@ -217,24 +196,17 @@ def decompressed_bytes(body: bytes) -> Pieces[int]:
 
     Raise ValueError or ArrowException if it is invalid, TooLarge if it has too many messages or too much metadata.
     """
-    size = 0
-    for message in _messages(body):
-        if message.type in (_DICTIONARY, _RECORDS):
-            size += sum(_decompressed_lengths(message))
-        yield
-    return size
-
-
-def _messages(body: bytes) -> Iterator[pa.ipc.Message]:
-    reader = pa.ipc.MessageReader.open_stream(body)
+    size, reader = 0, pa.ipc.MessageReader.open_stream(body)
     for _ in range(MESSAGES_MAX):
         try:
             message = reader.read_next_message()
         except StopIteration:
-            return
+            return size
         if message.metadata.size > METADATA_BYTES_MAX:
             raise TooLarge(f"the metadata of an Arrow message may have at most {METADATA_BYTES_MAX} bytes")
-        yield message
+        if message.type in ("dictionary", "record batch"):
+            size += sum(_decompressed_lengths(message))
+        yield
     raise TooLarge(f"an Arrow stream may have at most {MESSAGES_MAX} messages, such as record batches")
 
 
@@ -242,7 +214,7 @@ def _decompressed_lengths(message: pa.ipc.Message) -> Iterator[int]:
     metadata, body = memoryview(message.metadata), memoryview(message.body)
     try:
         table = _follow(metadata, _field(metadata, _follow(metadata, 0), _HEADER))
-        if message.type == _DICTIONARY:
+        if message.type == "dictionary":
             table = _follow(metadata, _field(metadata, table, _DICTIONARY_DATA))
         if not _field(metadata, table, _COMPRESSION):
             return

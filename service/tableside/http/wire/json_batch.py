@@ -4,35 +4,22 @@ The body is first divided into the texts of its operations, without making objec
 """
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
 import orjson
 
-from ...core import (
-    InvalidOperation,
-    MalformedRequest,
-    Outcome,
-    PartitionOutcome,
-    Record,
-    Results,
-    TableError,
-    TableSpec,
-    TooLarge,
-    Written,
-    chunks_of,
-    values,
-)
+from ...core import NO_DEADLINE, Budget, InvalidOperation, MalformedRequest, TableError, TableSpec, TooLarge, values
+from ...core.batch import Results
 from ...core.budget import value_bytes
-from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
+from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, chunks_of
+from ...core.operations import Outcome, PartitionOutcome, Record, Written
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import RECORD_NOT_FOUND, expiry_members, never, partitions_of, rfc3339, status
-from .body_parts import PART_BYTES_MIN, Encoded, join_short, joined
+from .answers import PART_BYTES_MIN, RECORD_NOT_FOUND, Encoded, expiry_members, join_short, joined, rfc3339, status
 from .members import given_by
-from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch, not_decoded
+from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
 from .problems import problem
 
 MEDIA_TYPE = "application/json"
@@ -41,12 +28,10 @@ ENCODED_BYTES = 2 * PART_BYTES_MIN
 """About how many bytes of values are copied into the response before they are freed."""
 
 
-def decode(
-    body: bytes, spec: TableSpec, operations_max: int, expired: Callable[[], bool] = never
-) -> Pieces[DecodedBatch]:
+def decode(body: bytes, spec: TableSpec, operations_max: int, budget: Budget = NO_DEADLINE) -> Pieces[DecodedBatch]:
     """Decode a batch. Raise MalformedRequest or TooLarge only if none of its operations can be attempted.
 
-    Once the deadline has `expired`, the other operations are DeadlineExceeded.
+    Operations that are not decoded by the deadline are DeadlineExceeded.
     """
     parts, columns = list[DecodedBatch](), OperationColumns(spec, texts=False)
     texts = yield from operation_texts(body, operations_max)
@@ -54,47 +39,40 @@ def decode(
     for piece in chunks_of(texts, PIECE_OPERATIONS, bytes_max, lambda text: memoryview(text).nbytes):
         yield
         done = sum(part.count for part in parts)
-        if done and expired():
-            parts.append(not_decoded(len(texts) - done, spec))
+        if done and budget.is_over():
+            parts.append(DecodedBatch([], dict.fromkeys(range(len(texts) - done), budget.exceeded())))
             break
         parts.append(_decode_rows(columns, _parse_each(spec, body, piece, done)))
     return joined_batch(parts)
 
 
-def _decode_rows(columns: OperationColumns, raws: Sequence[values.Json | TableError]) -> DecodedBatch:
+def _decode_rows(columns: OperationColumns, documents: list[Any]) -> DecodedBatch:
     """Decode operations. One that could not be parsed is its error."""
-    rows: Any = raws
     errors: dict[int, TableError] = {}
-    if set(map(type, raws)) != {dict}:
+    if set(map(type, documents)) != {dict}:
         no_object = InvalidOperation("an operation must be an object")
-        errors = {
-            at: raw if isinstance(raw, TableError) else no_object
-            for at, raw in enumerate(raws)
-            if type(raw) is not dict
-        }
-        rows = [raw if type(raw) is dict else {} for raw in raws]
-    return decode_by_kind([each.get("op") for each in rows], errors, partial(_decode_kind, columns, rows))
+        for at, document in enumerate(documents):
+            if type(document) is not dict:
+                errors[at] = document if isinstance(document, TableError) else no_object
+                documents[at] = {}
+
+    def decode_kind(op: str, positions: Sequence[int]) -> DecodedBatch:
+        rows = documents if len(positions) == len(documents) else [documents[at] for at in positions]
+        names = {"key"}.union(*rows) - {"op"}
+        others = names - columns.known(op)
+        doubtful = [at for at, row in enumerate(rows) if not others.isdisjoint(row)] if others else ()
+        cells = {name: [row.get(name) for row in rows] for name in names - others}
+        return columns.decode(op, cells, rows.__getitem__, doubtful)
+
+    return decode_by_kind([document.get("op") for document in documents], errors, decode_kind)
 
 
-def _decode_kind(
-    columns: OperationColumns, raws: Sequence[dict[str, Any]], op: str, positions: Sequence[int]
-) -> DecodedBatch:
-    rows = raws if len(positions) == len(raws) else [raws[at] for at in positions]
-    names = {"key"}.union(*rows) - {"op"}
-    others = names - columns.known(op)
-    doubtful = [at for at, each in enumerate(rows) if not others.isdisjoint(each)] if others else ()
-    cells = {name: [each.get(name) for each in rows] for name in names - others}
-    return columns.decode(op, cells, rows.__getitem__, doubtful)
-
-
-def _parse_each(
-    spec: TableSpec, body: bytes, raws: Sequence[memoryview | msgspec.Raw], start: int
-) -> list[values.Json | TableError]:
+def _parse_each(spec: TableSpec, body: bytes, raws: Sequence[memoryview | msgspec.Raw], start: int) -> list[Any]:
     """Parse the texts of operations. `start` is the position of the first one in the batch."""
     texts = list(map(bytes, raws))
     if max(map(len, texts)) <= spec.value_bytes_max and (parsed := values.parse_all(texts)) is not None:
-        return [*parsed]
-    documents: list[values.Json | TableError] = []
+        return parsed
+    documents: list[Any] = []
     for text in texts:
         try:
             operation_members.check_value_texts(spec, text)
@@ -180,7 +158,7 @@ def _members(outcome: Outcome) -> list[bytes]:
             parts.append(b',"expires_at":"%b"' % rfc3339(outcome.expires_ms).encode())
         for name, member in given_by(outcome):
             parts.append(b',"%b":%b' % (name.encode(), orjson.dumps(member)))
-    if (partitions := partitions_of(outcome)) is not None:
+    if (partitions := getattr(outcome, "partitions", None)) is not None:
         parts += (b',"partitions":', encode_partitions(partitions))
         if not partitions:
             parts.append(b',"dropped":true')
@@ -188,7 +166,6 @@ def _members(outcome: Outcome) -> list[bytes]:
 
 
 _NOT_FOUND = b"{%b}" % b"".join(_members(None))
-
 
 LOCATED_BYTES_MAX = 2**21
 """The exact position of an error is reported only for bodies of at most this size, because it is found by parsing."""
@@ -198,9 +175,6 @@ LISTED_BYTES_MAX = 2**20
 
 Larger bodies are divided one operation at a time, which takes 1.5 microseconds for each.
 """
-
-NO_BATCH = "a batch must be an object with the only member operations"
-NO_ARRAY = "operations must be an array"
 
 _OPENING, _CLOSING = b"[]"
 _EMPTY = re.compile(rb"[ \t\r\n]*(?=\])")
@@ -221,14 +195,22 @@ def operation_texts(body: bytes, operations_max: int) -> Pieces[Sequence[memoryv
 
     Raise MalformedRequest if the body is no batch, TooLarge if it has more than `operations_max` operations.
     """
-    array = memoryview(_array(body))
+    try:
+        array = memoryview(_decode_envelope(body).operations)
+    except msgspec.ValidationError:
+        raise MalformedRequest("a batch must be an object with the only member operations") from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        reasons = {RecursionError: "nested too deep", UnicodeDecodeError: "invalid UTF-8"}
+        reason = reasons.get(type(error)) or str(error).removeprefix("JSON is malformed: ")
+        raise not_json_body(body, reason) from None
+    if array[0] != _OPENING:
+        raise MalformedRequest("operations must be an array")
     yield
-    if len(body) > LISTED_BYTES_MAX:
-        return (yield from _one_by_one(array, operations_max))
-    raws = _decode_list(array)
-    if len(raws) > operations_max:
-        raise too_many(operations_max)
-    return raws
+    large = len(body) > LISTED_BYTES_MAX
+    texts = (yield from _one_by_one(array, operations_max + 1)) if large else _decode_list(array)
+    if len(texts) > operations_max:
+        raise TooLarge(f"a batch may have at most {operations_max} operations")
+    return texts
 
 
 def not_json_body(body: bytes, reason: str, operation: int | None = None) -> NotJson:
@@ -239,36 +221,19 @@ def not_json_body(body: bytes, reason: str, operation: int | None = None) -> Not
     return NotJson(error.reason, error.position, operation)
 
 
-def too_many(operations_max: int) -> TooLarge:
-    """Return the error for a batch of more than `operations_max` operations."""
-    return TooLarge(f"a batch may have at most {operations_max} operations")
-
-
-def _array(body: bytes) -> msgspec.Raw:
-    """Return the text of the array of operations."""
-    try:
-        array = _decode_envelope(body).operations
-    except msgspec.ValidationError:
-        raise MalformedRequest(NO_BATCH) from None
-    except RecursionError:
-        raise not_json_body(body, "nested too deep") from None
-    except UnicodeDecodeError:
-        raise not_json_body(body, "invalid UTF-8") from None
-    except msgspec.DecodeError as error:
-        raise not_json_body(body, str(error).removeprefix("JSON is malformed: ")) from None
-    if memoryview(array)[0] != _OPENING:
-        raise MalformedRequest(NO_ARRAY)
-    return array
-
-
-def _one_by_one(array: memoryview, operations_max: int) -> Pieces[list[memoryview]]:
-    """Return the texts in an array that is JSON."""
+def _one_by_one(array: memoryview, count_max: int) -> Pieces[list[memoryview]]:
+    """Return the first texts in an array that is JSON."""
     texts: list[memoryview] = []
     at = piece_at = 1
-    while _EMPTY.match(array, at) is None:
-        end = at + _first_end(array[at:])
-        if len(texts) == operations_max:
-            raise too_many(operations_max)
+    while len(texts) < count_max and _EMPTY.match(array, at) is None:
+        try:
+            _decode_raw(array[at:])
+        except msgspec.DecodeError as error:  # It says where the first text ends: before a comma or bracket.
+            if (found := _TRAILING.fullmatch(str(error))) is None:
+                raise
+            end = at + int(found[1]) - 1
+        else:
+            raise AssertionError("an array of JSON ends with a bracket")
         texts.append(array[at:end])
         if array[end] == _CLOSING:
             break
@@ -277,17 +242,3 @@ def _one_by_one(array: memoryview, operations_max: int) -> Pieces[list[memoryvie
             piece_at = at
             yield
     return texts
-
-
-def _first_end(rest: memoryview) -> int:
-    """Return where the first text of the rest of an array ends: the position of the comma or bracket after it.
-
-    A decoder that is given the rest reports that.
-    """
-    try:
-        _decode_raw(rest)
-    except msgspec.DecodeError as error:
-        if found := _TRAILING.fullmatch(str(error)):
-            return int(found[1]) - 1
-        raise
-    raise AssertionError("an array of JSON ends with a bracket")

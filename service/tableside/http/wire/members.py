@@ -3,36 +3,33 @@
 JSON, Arrow, headers, queries and the OpenAPI document read these declarations. To add a member, add its field to the
 operations in `core`, and one entry to `MEMBERS`.
 
-`OUTCOME_MEMBERS` have the names of fields of `Written`. An answer lacks a member that is false or None. The values of
-headers are JSON. Metrics count the flags among them (`core.operations.FLAGS`).
+`OUTCOME_MEMBERS` are flags, the names of fields of `Written`. In JSON and in headers they are true or absent. Metrics
+count them (`core.operations.FLAGS`).
 """
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
-import pyarrow as pa
 from annotated_types import Len
 from fastapi import Header, Query
 from pydantic import BaseModel, Field, PlainValidator, RootModel, WithJsonSchema
 
-from ...core import (
-    INTEGER_MAX,
-    INTEGER_MIN,
+from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, operations
+from ...core.operations import (
+    WRITER_CHARACTERS_MAX,
     Delete,
     Get,
-    InvalidOperation,
     Operation,
     Put,
     Record,
     Update,
     Written,
-    operations,
+    checked_token,
 )
-from ...core.operations import WRITER_CHARACTERS_MAX, checked_token
 from ...core.transitions import checked_ttl_s
 from . import request_headers as texts
 
@@ -66,13 +63,10 @@ class Member(msgspec.Struct, frozen=True):
     refuse: Literal["", "batch", "all"] = ""
 
 
-def _flag(name: str) -> Callable[[Any], bool]:
-    def parse(raw: Any) -> bool:
-        if not isinstance(raw := raw or False, bool):
-            raise InvalidOperation(f"{name} must be true or false")
-        return raw
-
-    return parse
+def _flag(name: str, raw: Any) -> bool:
+    if not isinstance(raw := raw or False, bool):
+        raise InvalidOperation(f"{name} must be true or false")
+    return raw
 
 
 def _if_match(raw: Any) -> tuple[str, ...]:
@@ -210,13 +204,13 @@ _AlsoForget = Annotated[
 _PUT, _UPDATE, _WRITES = ("put",), ("put", "update"), ("put", "update", "delete")
 
 MEMBERS = (
-    Member("if_absent", _PUT, _flag("if_absent"), _OnlyNew, _IF_NONE_MATCH, (bool,), "bool", lenient=True),
+    Member("if_absent", _PUT, partial(_flag, "if_absent"), _OnlyNew, _IF_NONE_MATCH, (bool,), "bool", lenient=True),
     Member("if_match", _WRITES, _if_match, _OnlyVersion, _IF_MATCH, (str,), "utf8"),
-    Member("return", _WRITES, _flag("return"), bool | None, {}, (bool,), field="returning"),
+    Member("return", _WRITES, partial(_flag, "return"), bool | None, {}, (bool,), field="returning"),
     Member("ttl_s", _UPDATE, checked_ttl_s, TtlS, _TTL, (int, float), "integer or double"),
     Member("token", _WRITES, _token, Token | None, _TOKEN | {"Idempotency-Key": IdempotencyKey}, refuse="batch"),
     Member("order", _WRITES, _order, Order, _ORDER, (int,), "integer", lenient=True, refuse="all"),
-    Member("forget", ("delete",), _flag("forget"), _AlsoForget, _FORGET, (bool,)),
+    Member("forget", ("delete",), partial(_flag, "forget"), _AlsoForget, _FORGET, (bool,)),
 )
 """The members in the sequence in which they are checked."""
 
@@ -234,10 +228,9 @@ def conflict(kind: str, given: Mapping[str, Any]) -> str:
 
 
 class OutcomeMember(msgspec.Struct, frozen=True):
-    """A member: what its header means, its result in JSON, and the outcomes that metrics count for it.
+    """A flag: what its header means, its result in JSON, and the outcomes that metrics count for it.
 
-    Answers in Arrow have it if the request has the column `requires`, "" for any request. `form` is its type in JSON,
-    `text` the schema of its header, `type` its type in Arrow, where an answer without it has the cell `absent`.
+    Answers in Arrow have it if the request has the column `requires`, "" for any request.
     """
 
     name: str
@@ -245,10 +238,6 @@ class OutcomeMember(msgspec.Struct, frozen=True):
     result: str
     counted: str
     requires: str = ""
-    form: Any = bool
-    text: dict[str, Any] = msgspec.field(default_factory=lambda: {"enum": ["true"]})
-    type: pa.DataType = pa.bool_()
-    absent: Any = False
 
 
 OUTCOME_MEMBERS = (
@@ -276,8 +265,3 @@ def given_by(outcome: Record | Written) -> list[tuple[str, Any]]:
     if isinstance(outcome, Record) or not any(given := _VALUES(outcome)):
         return []
     return [(name, value) for name, value in zip(_NAMES, given, strict=True) if value]
-
-
-def answered(columns: Collection[str]) -> Collection[OutcomeMember]:
-    """Return the members that the rows of an answer have if the request has these columns."""
-    return [member for member in OUTCOME_MEMBERS if not member.requires or member.requires in columns]

@@ -12,17 +12,7 @@ from typing import Any, TypeAlias
 import msgspec
 import orjson
 
-from ...core import (
-    Batch,
-    Changes,
-    DeadlineExceeded,
-    InvalidOperation,
-    Operation,
-    TableError,
-    TableSpec,
-    updates,
-    values,
-)
+from ...core import Batch, Changes, InvalidOperation, Operation, TableError, TableSpec, updates, values
 from ...core.operations import Key
 from ...core.updates import packed
 from . import operation_members
@@ -64,7 +54,7 @@ def decode_by_kind(
 ) -> DecodedBatch:
     """Decode rows with these members `op`: `decode` gets a kind, and the positions of its rows.
 
-    `errors` are the errors of rows that are known to be invalid.
+    `errors` are those of invalid rows.
     """
     if not errors and ops[:1] and ops[0] in [*KINDS] and ops.count(ops[0]) == len(ops):
         return decode(ops[0], range(len(ops)))
@@ -94,7 +84,7 @@ class OperationColumns:
         self._spec = spec
         self._texts = texts
         self._doubtful: set[int] = set()
-        self._known_fields: dict[tuple[str, ...], Fields] = {}
+        self._known_fields: dict[Fields, Fields] = {}
         self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], list[Any]]] = {
             "value": self._values,
             "update": self._updates,
@@ -116,7 +106,8 @@ class OperationColumns:
         """
         count, kind = len(members["key"]), KINDS[op]
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
-        columns: dict[str, Any] = {"key": self._keys(members["key"])}
+        keys, schema = members["key"], self._spec.key
+        columns: dict[str, Any] = {"key": keys if schema.all_valid(keys) else self._each(schema.from_json, keys)}
         for name, cells in members.items():
             if name != "key":
                 columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
@@ -151,10 +142,6 @@ class OperationColumns:
         return DecodedBatch(batch, errors, fields)
 
     # Each of these returns the column of a field, and adds the rows to `_doubtful` that it cannot decode.
-
-    def _keys(self, cells: list[Any]) -> list[Any]:
-        schema = self._spec.key
-        return cells if schema.all_valid(cells) else self._each(schema.from_json, cells)
 
     def _each(self, decode: Callable[[Any], Any], cells: Sequence[Any], invalid: Any = None) -> list[Any]:
         """Decode each cell. Those for which the function raises a TableError are `invalid`."""
@@ -203,7 +190,10 @@ class OperationColumns:
         if names := self._spec.key.names:
             for at, document in enumerate(documents):
                 if type(document) is dict and not names.isdisjoint(document):
-                    texts[at] = self._without_key(at, document, keys[at])
+                    try:
+                        texts[at] = values.encode(self._spec.key.without_key({**document}, keys[at]))
+                    except TableError:
+                        self._doubtful.add(at)
         self._doubt_long(texts)
         return texts
 
@@ -217,13 +207,6 @@ class OperationColumns:
         """Return documents, with an empty object in each doubtful row."""
         empty: Any = b"{}" if self._texts else {}
         return [empty if at in self._doubtful else cell for at, cell in enumerate(cells)] if self._doubtful else cells
-
-    def _without_key(self, at: int, document: dict[str, Any], key: Key) -> bytes:
-        try:
-            return values.encode(self._spec.key.without_key({**document}, key))
-        except TableError:
-            self._doubtful.add(at)
-            return b""
 
     def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
         # A batch often has the same update for many records.
@@ -259,11 +242,8 @@ class OperationColumns:
         return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
 
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
-        return self._each(self._requested_members, cells)
-
-    def _requested_members(self, cell: Any) -> Fields:
-        only = fields_of(cell)
-        return None if only is None else self._known_fields.setdefault(tuple(sorted(only)), only)
+        # Rows with the same fields share one object.
+        return [self._known_fields.setdefault(fields, fields) for fields in self._each(fields_of, cells)]
 
 
 def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -> DecodedBatch:
@@ -274,13 +254,7 @@ def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -
         fields += part.fields or [None] * part.count
     projects = fields.count(None) < len(fields)
     found = [part.operations for part in parts if len(part.operations)]
-    batches = [one for one in found if isinstance(one, Batch)]
+    batches = [operations for operations in found if isinstance(operations, Batch)]
     of_one_kind = len(batches) == len(found) and len({batch.kind for batch in batches}) == 1
     operations = Batch.joined(batches) if of_one_kind else list(chain.from_iterable(found))
     return DecodedBatch(operations, errors, fields if projects else None, columns)
-
-
-def not_decoded(count: int, spec: TableSpec) -> DecodedBatch:
-    """Return rows that were not decoded before the deadline."""
-    error = DeadlineExceeded(f"table {spec.name!r}: the deadline was over", applied="no")
-    return DecodedBatch([], dict.fromkeys(range(count), error))

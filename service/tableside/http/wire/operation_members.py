@@ -7,33 +7,23 @@ from typing import Any
 
 import msgspec
 
-from ...core import (
-    Changes,
-    InvalidOperation,
-    Json,
-    Key,
-    Operation,
-    TableError,
-    TableSpec,
-    Unsupported,
-    target_partitions,
-    updates,
-    values,
-)
-from ...core.partitioner import Partitions, parse_partitions
-from ...core.updates import PackedChanges
+from ...core import InvalidOperation, TableError, TableSpec, Unsupported, updates, values
+from ...core.operations import Key, Operation
+from ...core.partitioner import Partitions, parse_partitions, target_partitions
+from ...core.updates import Changes, PackedChanges
+from ...core.values import Json
 from .members import BY_NAME, KINDS, OF_KIND, conflict
 
 Members = Mapping[str, Any]
 """Members by name, as JSON, Arrow or headers gave them. None means absent, except for `partitions`: it means all."""
 
-_COMMON = frozenset({"op", "key", "fields", "partitions"})
-
 _DOCUMENTS = {"put": {"value"}, "update": {"update", "default"}}
-
 _OPTIONAL = {kind: frozenset(member.name for member in OF_KIND[kind]) for kind in KINDS}
 
-NAMES = {kind: _COMMON | _DOCUMENTS.get(kind, set()) | _OPTIONAL[kind] for kind in KINDS}
+NAMES = {
+    kind: {"op", "key", "fields", "partitions"} | _DOCUMENTS.get(kind, set()) | optional
+    for kind, optional in _OPTIONAL.items()
+}
 """The names of the members of each kind of operations."""
 
 _NAME = re.compile("[A-Za-z_-]{1,32}")
@@ -61,7 +51,17 @@ def _is_ignored(name: str, raw: object) -> bool:
 
 def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
     """Return an operation on a key that is already checked."""
-    needed = {"put": _put, "update": _update}[kind](spec, key, members) if kind in _DOCUMENTS else ()
+    needed: tuple[Any, ...] = ()
+    if kind == "put":
+        if members.get("value") is None:
+            raise InvalidOperation("a put needs a value, which must be an object")
+        needed = (_text(spec, key, members["value"]),)
+    elif kind == "update":
+        if (update := members.get("update")) is None:
+            raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
+        default = None if members.get("default") is None else _text(spec, key, members["default"])
+        # JSON has neither of these types, so such an update is already checked.
+        needed = (update if isinstance(update, (tuple, PackedChanges)) else updates.parse(update), default)
     fields = _options(kind, members)
     if "partitions" in members:
         fields["partitions"] = choose_partitions(spec, members["partitions"])
@@ -90,21 +90,6 @@ def display_name(name: str) -> str:
     return repr(name) if _NAME.fullmatch(name) else "of that name"
 
 
-def _put(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
-    if members.get("value") is None:
-        raise InvalidOperation("a put needs a value, which must be an object")
-    return (_text(spec, key, members["value"]),)
-
-
-def _update(spec: TableSpec, key: Key, members: Members) -> tuple[Any, ...]:
-    if members.get("update") is None:
-        raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
-    default = members.get("default")
-    text = None if default is None else _text(spec, key, default)
-    update = members["update"]  # JSON has neither of these types, so such an update is already checked.
-    return update if isinstance(update, (tuple, PackedChanges)) else updates.parse(update), text
-
-
 def _options(kind: str, members: Members) -> dict[str, Any]:
     """Return the values of the fields that the optional members give."""
     found: dict[str, Any] = {}
@@ -122,26 +107,19 @@ def _options(kind: str, members: Members) -> dict[str, Any]:
 
 def _text(spec: TableSpec, key: Key, value: Json | bytes) -> bytes:
     """Return the canonical text of a value. JSON has no bytes, so bytes are a text that is already canonical."""
-    if isinstance(value, bytes):
-        text = value
-    else:
-        text = values.encode(spec.key.without_key(value, key) if isinstance(value, dict) else value)
-    spec.check_value(text)
-    return text
+    if not isinstance(value, bytes):
+        value = values.encode(spec.key.without_key(value, key) if isinstance(value, dict) else value)
+    spec.check_value(value)
+    return value
 
 
 REPEATED_BYTES_MAX = 256
 BODIES_MAX = 256
 """How many parsed bodies are kept."""
 
-_MEMBERS = {"update", "default", "ttl_s"}
-
 
 def update_members(body: bytes) -> dict[str, Any]:
-    """Return the members in the body of an update.
-
-    Raise NotJson if it is not JSON, InvalidOperation if it is not an object, or has other members.
-    """
+    """Return the members in the body of an update. Raise InvalidOperation if it has others, or is not an object."""
     changes = _repeated(body) if len(body) <= REPEATED_BYTES_MAX else None
     return _parsed(body) if changes is None else {"update": changes}
 
@@ -158,7 +136,7 @@ def _repeated(body: bytes) -> Changes | None:
 
 def _parsed(body: bytes) -> dict[str, Any]:
     members = values.parse(body)
-    if not isinstance(members, dict) or not members.keys() <= _MEMBERS:
+    if not isinstance(members, dict) or not members.keys() <= {"update", "default", "ttl_s"}:
         raise InvalidOperation(
             "the body must be an object with update, and optionally default and ttl_s; "
             "a merge patch has the media type application/merge-patch+json"
@@ -167,10 +145,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
 
 
 def choose_partitions(spec: TableSpec, raw: object) -> Partitions:
-    """Parse `partitions` in its JSON form.
-
-    Raise Unsupported if the table is not partitioned, InvalidOperation if `raw` is invalid.
-    """
+    """Parse `partitions` in its JSON form. Raise Unsupported if the table is not partitioned."""
     if not spec.partitions:
         raise not_partitioned()
     return parse_partitions(raw, spec.partitions)

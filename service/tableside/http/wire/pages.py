@@ -1,28 +1,26 @@
 """Encodes pages of scans as JSON and as Arrow, and seals their cursors."""
 
 import base64
-import binascii
 import hashlib
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import orjson
 import pyarrow as pa
 from msgspec.structs import replace
 
-from ...core import KeyedRecords, MalformedRequest, Page, Part, Record, Results, TableSpec, chunks_of
+from ...core import NO_DEADLINE, KeyedRecords, MalformedRequest, Page, Record, Results, TableSpec, chunks_of
 from ...core.concurrency import PIECE_OPERATIONS, Pieces
-from . import body_parts
-from .answers import expiry_column, expiry_members
-from .body_parts import Encoded, joined
+from .answers import Encoded, binary_column, encode_stream, expiry_column, expiry_members, joined
 from .projections import project_outcomes
 
 
 def project_page(page: Page, fields: frozenset[str]) -> Pieces[Page]:
     """Reduce the values of a page to the given top-level members."""
     keys, records = [key for key, _ in page.records], [record for _, record in page.records]
-    reduced = yield from project_outcomes(records, [fields] * len(records), lambda: False)
+    reduced = yield from project_outcomes(records, [fields] * len(records), NO_DEADLINE)
     pairs = zip(keys, reduced, strict=True)
     return replace(page, records=[(key, record) for key, record in pairs if isinstance(record, Record)])
 
@@ -53,52 +51,37 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         results = Results.of([record for _, record in records])
         assert results is not None  # They are all records.
         records = KeyedRecords([key for key, _ in records], results)
-    values = yield from body_parts.binary_column(records.records.cells("value"))
+    columns = {"key": _key_column(records.keys, spec)}
+    columns["value"] = yield from binary_column(records.records.cells("value"))
     yield
-    columns = [_key_column(records.keys, spec), values, pa.array(records.records.cells("etag"), pa.utf8())]
-    schema = pa.schema([("key", key_type(spec)), ("value", pa.binary()), ("etag", pa.utf8())])
+    columns["etag"] = pa.array(records.records.cells("etag"), pa.utf8())
     if "expires_ms" in records.records.columns:
-        columns.append(expiry_column(records.records.cells("expires_ms")))
-        schema = schema.append(pa.field("expires_at", pa.utf8()))
+        columns["expires_at"] = expiry_column(records.records.cells("expires_ms"))
         yield
     if spec.partitions:
-        columns.append(pa.array(page.partitions or [], pa.int32()))
-        schema = schema.append(pa.field("partition", pa.int32()))
+        columns["partition"] = pa.array(page.partitions or [], pa.int32())
     metadata = {} if cursor is None else {"cursor": cursor}
-    return body_parts.encode_stream(pa.record_batch(columns, schema=schema.with_metadata(metadata)))
+    return encode_stream(pa.record_batch(columns).replace_schema_metadata(metadata))
 
 
 def _key_column(keys: Sequence[Any], spec: TableSpec) -> pa.Array:
-    return pa.array(_structs(keys, spec) if spec.key.composite else keys, key_type(spec))
-
-
-def key_type(spec: TableSpec) -> pa.DataType:
-    """Return the Arrow type of a table's keys. The fields of a composite key have their names or numbers from 0."""
-    kinds = {"string": pa.utf8(), "integer": pa.int64()}
+    """Return a column of keys. The fields of a composite key have their names or numbers from 0."""
+    kinds = [{"string": pa.utf8(), "integer": pa.int64()}[field.type] for field in spec.key.fields]
     if not spec.key.composite:
-        return kinds[spec.key.fields[0].type]
-    return pa.struct([(_part_name(spec, index), kinds[field.type]) for index, field in enumerate(spec.key.fields)])
-
-
-def _structs(keys: Sequence[tuple[Part, ...]], spec: TableSpec) -> list[dict[str, Part]]:
-    names = [_part_name(spec, index) for index in range(len(spec.key.fields))]
-    return [dict(zip(names, key, strict=True)) for key in keys]
-
-
-def _part_name(spec: TableSpec, index: int) -> str:
-    return spec.key.fields[index].name or str(index)
+        return pa.array(keys, kinds[0])
+    names = [field.name or str(index) for index, field in enumerate(spec.key.fields)]
+    structs = [dict(zip(names, key, strict=True)) for key in keys]
+    return pa.array(structs, pa.struct([*zip(names, kinds, strict=True)]))
 
 
 _DIGEST_BYTES = 8
+_GENERATION = re.compile(r"\.([2-9]|[1-9][0-9]{1,17})\Z")
 
 
 def seal(position: bytes, generation: int, *scope: object) -> str:
     """Return a position in a generation as opaque text that is bound to the scan described by `scope`."""
     text = base64.urlsafe_b64encode(_digest(position, scope) + position).decode().rstrip("=")
     return text if generation == 1 else f"{text}.{generation}"
-
-
-_GENERATION = re.compile(r"\.([2-9]|[1-9][0-9]{1,17})\Z")
 
 
 def generation_of(text: str | None) -> int | None:
@@ -112,14 +95,12 @@ def generation_of(text: str | None) -> int | None:
 def open_sealed(text: str, what: str, *scope: object) -> bytes:
     """Return the sealed position. Raise MalformedRequest if the text was not sealed for this scope."""
     text = _GENERATION.sub("", text)
-    try:
+    with suppress(ValueError):
         raw = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        raise MalformedRequest(f"not a {what} of this scan") from None
-    digest, position = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
-    if digest != _digest(position, scope):
-        raise MalformedRequest(f"not a {what} of this scan")
-    return position
+        digest, position = raw[:_DIGEST_BYTES], raw[_DIGEST_BYTES:]
+        if digest == _digest(position, scope):
+            return position
+    raise MalformedRequest(f"not a {what} of this scan")
 
 
 def _digest(position: bytes, scope: tuple[object, ...]) -> bytes:

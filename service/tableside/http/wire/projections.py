@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from ...core import Outcome, PartitionOutcome, Record, Results, TableError, TooLarge, Written, chunks_of
+from ...core import Budget, Outcome, PartitionOutcome, Record, Results, TableError, TooLarge, Written, chunks_of
 from ...core.budget import NOT_PROJECTED
 from ...core.concurrency import PIECE_BYTES, Pieces
 from ...core.errors import InvalidOperation
@@ -68,28 +68,23 @@ def project_value(value: bytes, fields: frozenset[str]) -> bytes:
     return projection(fields, VALUES_MIN if len(value) >= LARGE_BYTES else 1)(value)
 
 
-def common_projection(fields: Sequence[Fields]) -> Callable[[], Callable[[bytes], bytes]] | None:
-    """Return a factory of functions that reduce values, or None if the operations request different fields."""
-    common = _common(fields)
-    return None if common is None else partial(projection, common, VALUES_MIN)
-
-
-def _common(fields: Sequence[Fields]) -> Fields:
+def common_fields(fields: Sequence[Fields]) -> Fields:
+    """Return the fields if all operations request the same, else None."""
     return fields[0] if fields and fields.count(fields[0]) == len(fields) else None
 
 
 def project_outcomes(
-    outcomes: Sequence[Outcome], fields: Sequence[Fields], expired: Callable[[], bool]
+    outcomes: Sequence[Outcome], fields: Sequence[Fields], budget: Budget
 ) -> Pieces[Sequence[Outcome]]:
     """Reduce the values of the outcomes to the fields at the same positions.
 
-    When `expired` returns true between two pieces, the gets that remain end as DeadlineExceeded. Beyond
-    `DECODED_BYTES_MAX` they end as TooLarge. Writes that remain have no value, because they have already taken effect.
+    After the deadline, the gets that remain end as DeadlineExceeded. Beyond `DECODED_BYTES_MAX` they end as TooLarge.
+    Writes that remain have no value, because they have already taken effect.
     """
     results = Results.of(outcomes)
     gets = results is not None and results.kind is Record and results.value_bytes <= COLUMN_BYTES_MAX
-    if results is not None and gets and (common := _common(fields)) is not None:
-        return (yield from _project_column(results, common, expired))
+    if results is not None and gets and (common := common_fields(fields)) is not None:
+        return (yield from _project_column(results, common, budget))
     # Gets of the same record have the same object as value. The outcomes keep these objects alive.
     reduced: dict[tuple[int, frozenset[str]], bytes] = {}
     decoded_bytes = piece_bytes = 0
@@ -115,16 +110,16 @@ def project_outcomes(
         if piece_bytes >= PIECE_BYTES:
             decoded_bytes, piece_bytes = decoded_bytes + piece_bytes, 0
             yield
-            refusal = NOT_PROJECTED if expired() else _TOO_MUCH if decoded_bytes >= DECODED_BYTES_MAX else None
+            refusal = NOT_PROJECTED if budget.is_over() else _TOO_MUCH if decoded_bytes >= DECODED_BYTES_MAX else None
     return found
 
 
-def _project_column(results: Results, fields: frozenset[str], expired: Callable[[], bool]) -> Pieces[Results]:
+def _project_column(results: Results, fields: frozenset[str], budget: Budget) -> Pieces[Results]:
     """Reduce the values of gets that all request the same members."""
     reduce, found = projection(fields, len(results)), list[bytes | None]()
     failed = dict(results.failed)
     for values in chunks_of(results.cells("value"), SMALL_RECORDS, PIECE_BYTES, lambda value: len(value or b"")):
-        if found and expired():
+        if found and budget.is_over():
             late = range(len(found), len(results))
             failed.update({at: NOT_PROJECTED for at in late if results[at] is not None})
             found += [None] * len(late)
@@ -151,7 +146,8 @@ def with_values(outcome: Written | TableError, change: Callable[[bytes], bytes |
 def projection(fields: frozenset[str], count: int) -> Callable[[bytes], bytes]:
     """Return a function that reduces the text of a value to the given top-level members, to be used `count` times."""
     if count < VALUES_MIN or len(fields) > DECODER_FIELDS_MAX or not _ESCAPED.isdisjoint("".join(fields)):
-        return partial(_project, fields=fields)
+        members = _MEMBERS.decode  # It does not decode what they contain.
+        return lambda text: _ENCODER.encode({name: raw for name, raw in members(text).items() if name in fields})
     decode = _decoder(fields).decode
     return lambda text: _ENCODER.encode(decode(text))
 
@@ -161,8 +157,3 @@ def _decoder(fields: frozenset[str]) -> msgspec.json.Decoder[Any]:
     attributes = {f"member_{index}": name for index, name in enumerate(sorted(fields))}
     members = [(attribute, msgspec.Raw | msgspec.UnsetType, msgspec.UNSET) for attribute in attributes]
     return msgspec.json.Decoder(msgspec.defstruct("Projected", members, rename=attributes, gc=False))
-
-
-def _project(text: bytes, fields: frozenset[str]) -> bytes:
-    """Return a value's text with only the given top-level members. What they contain is not decoded."""
-    return _ENCODER.encode({name: member for name, member in _MEMBERS.decode(text).items() if name in fields})

@@ -13,7 +13,8 @@ from .projections import Fields, fields_of
 INTEGER_MAX = 10**18 - 1
 """The largest integer in a query."""
 
-_ETAGS = re.compile(r'\s*((?:W/)?"[\x21\x23-\x7e\x80-\xff]*")\s*(?:,|$)')
+_ETAG = r'(?:W/)?"[\x21\x23-\x7e\x80-\xff]*"'
+_ETAGS = re.compile(rf"(?:\s*{_ETAG}\s*(?:,|$))++")
 _QUOTED = re.compile(r'"(?:[\x20\x21\x23-\x5b\x5d-\xff]|\\["\\])*"')
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 _QUOTED_VALUE = r'"(?:[^"\\]|\\.)*+"'
@@ -39,7 +40,9 @@ def parse_preferences(text: str) -> Preferences:
     found: dict[str, str] = {}
     for name, value in _PREFERENCE.findall(text):
         found.setdefault(name.lower(), _unquoted(value.rstrip()))
-    wait_s = number(found["wait"], "Prefer: wait") if "wait" in found else None
+    if (wait := found.get("wait")) is not None and not _NUMBER.fullmatch(wait):
+        raise MalformedRequest("Prefer: wait must be a number")
+    wait_s = None if wait is None else float(wait)
     if wait_s is not None and wait_s < 0:
         raise MalformedRequest("Prefer: wait must not be negative")
     return Preferences(found.get("return", "").lower() == "representation", wait_s)
@@ -115,17 +118,9 @@ def parse_fields(text: str) -> Fields:
 
 def parse_ttl_s(text: str) -> float | None:
     """Parse `?ttl_s=`. Raise InvalidOperation if it is invalid."""
-    try:
-        return checked_ttl_s(number(text, "ttl_s"))
-    except MalformedRequest as error:
-        raise InvalidOperation(error.detail) from None
-
-
-def number(text: str, what: str) -> float:
-    """Parse a decimal number. Raise MalformedRequest if it is invalid."""
     if not _NUMBER.fullmatch(text):
-        raise MalformedRequest(f"{what} must be a number")
-    return float(text)
+        raise InvalidOperation("ttl_s must be a number")
+    return checked_ttl_s(float(text))
 
 
 def parse_boolean(text: str, what: str) -> bool:
@@ -165,15 +160,9 @@ def _unquoted(text: str) -> str:
 
 
 def _etags(text: str, header: str) -> list[str]:
-    position = 0
-    etags: list[str] = []
-    while position < len(text) or not etags:
-        match = _ETAGS.match(text, position)
-        if match is None:
-            raise MalformedRequest(f'{header} must be * or quoted etags, as in "a", "b"')
-        etags.append(match[1])
-        position = match.end()
-    return etags
+    if not _ETAGS.fullmatch(text):
+        raise MalformedRequest(f'{header} must be * or quoted etags, as in "a", "b"')
+    return re.findall(_ETAG, text)
 
 
 def _quality(accept: str, media: str) -> float:
