@@ -1,7 +1,4 @@
-"""The commands of `tableside` that read and write records.
-
-They use only `tableside_client`. `app` has no other commands until the service adds its own (`tableside.cli`).
-"""
+"""The commands of `tableside` that read and write records. `tableside.cli` adds those of the service."""
 
 from typing import Annotated
 

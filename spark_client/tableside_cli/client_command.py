@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import httpx
 import typer
@@ -16,15 +16,11 @@ from tableside_client.credential import TOKEN_VARIABLE, Credential, CredentialEr
 from tableside_client.errors import UNREACHABLE
 from tableside_client.tls import CA_VARIABLE, CERTIFICATE_VARIABLE, KEY_VARIABLE, TlsFileError
 
-DEFAULT_URL = "http://127.0.0.1:8080"
-
 RETRIES = Retries(total_s=5.0)
 """Shorter than a program's: a person waits for the command, and a wrong address fails in the same way as a restart."""
 
-Command: TypeAlias = Callable[..., None]
 
-
-def client_command(function: Command, retries: Retries = RETRIES) -> Command:
+def client_command(function: Callable[..., None], retries: Retries = RETRIES) -> Callable[..., None]:
     """Return a command that opens a client, and passes it to the function as the first argument.
 
     The command has the options of the function, followed by the options for the client. An error of the client ends it
@@ -34,7 +30,10 @@ def client_command(function: Command, retries: Retries = RETRIES) -> Command:
     @functools.wraps(function)
     def command(**options: Any) -> None:
         for name, option in options.items():
-            _check_text(name, option)
+            try:
+                str(option).encode()
+            except UnicodeEncodeError:  # Python represents text in another encoding by surrogates
+                raise typer.BadParameter(f"{name} is not valid text in the encoding of the terminal") from None
         connection = {name: options.pop(name) for name in _CLIENT_OPTIONS}
         try:
             with _client(connection, retries) as client, _printed_warnings():
@@ -51,7 +50,9 @@ def client_command(function: Command, retries: Retries = RETRIES) -> Command:
 
 
 def _client_options(
-    url: Annotated[str, typer.Option("--url", envvar="TABLESIDE_URL", help="The URL of the service.")] = DEFAULT_URL,
+    url: Annotated[
+        str, typer.Option("--url", envvar="TABLESIDE_URL", help="The URL of the service.")
+    ] = "http://127.0.0.1:8080",
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -81,14 +82,6 @@ def _client_options(
 _CLIENT_OPTIONS = inspect.signature(_client_options).parameters
 
 
-def _check_text(name: str, option: object) -> None:
-    """Raise BadParameter for text that is not in the terminal's encoding, which Python represents by surrogates."""
-    try:
-        str(option).encode()
-    except UnicodeEncodeError:
-        raise typer.BadParameter(f"{name} is not valid text in the encoding of the terminal") from None
-
-
 def _client(options: dict[str, Any], retries: Retries) -> Client:
     options["token_file"] = options["token_file"] and str(options["token_file"])
     try:
@@ -100,7 +93,6 @@ def _client(options: dict[str, Any], retries: Retries) -> Client:
 
 
 def _advice(error: Exception, token_file: str | None) -> str:
-    """Return the end of an error's message: what a user can do about it, empty if there is no advice."""
     if (
         isinstance(error, TablesideError)
         and error.code == UNREACHABLE
@@ -129,5 +121,4 @@ class _Echo(logging.Handler):
     """Prints each record as one line, above a progress bar if there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record."""
         typer.echo(f"tableside: {record.getMessage()}", err=True)

@@ -1,7 +1,7 @@
 """`tableside load`: writes the rows of a file to a table."""
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
@@ -61,7 +61,7 @@ def load(
 
     A load waits up to 120 seconds for a service that restarts.
     """
-    from .row_files import read_parts  # the other commands start faster without pyarrow
+    from .row_files import UNREADABLE, read_parts  # the other commands start faster without pyarrow
 
     if allow_empty and not replace:
         raise typer.BadParameter("--allow-empty needs --replace")
@@ -72,7 +72,14 @@ def load(
     target = client.table(table)
     with target.replacement(file.name) if replace else nullcontext(target) as loading:
         loader = Loader(loading, keys, description, order)
-        _load_parts(loader, parts, file.name)
+        try:
+            with shown_progress(file.name) as show:
+                for rows, fraction in parts:
+                    if not loader.load(rows):
+                        break
+                    show(loader.rows, fraction)
+        except UNREADABLE as error:
+            loader.fail(f"{file.name} cannot be read any further: {str(error).partition(chr(10))[0]}")
         if replace:
             _require_complete(loader, table, allow_empty=allow_empty)
     others = {"superseded": loader.superseded, "expired": loader.expired}
@@ -80,20 +87,6 @@ def load(
     typer.echo(f"{loader.stored} records stored in {table}, {loader.failed} failed{counts}")
     if loader.failed:
         raise typer.Exit(1)
-
-
-def _load_parts(loader: "Loader", parts: Iterable[tuple[Sequence[Row | None], float]], file: str) -> None:
-    """Send the rows of a file and show the progress, until a failure has outlasted the client's retries."""
-    from .row_files import UNREADABLE
-
-    try:
-        with shown_progress(file) as show:
-            for rows, fraction in parts:
-                if not loader.load(rows):
-                    break
-                show(loader.rows, fraction)
-    except UNREADABLE as error:
-        loader.fail(f"{file} cannot be read any further: {str(error).partition(chr(10))[0]}")
 
 
 def _require_complete(loader: "Loader", table: str, *, allow_empty: bool) -> None:
@@ -120,20 +113,13 @@ def _key_fields(given: list[str], description: Mapping[str, Any]) -> list[str]:
 
 
 class Loader:
-    """Sends rows, and counts those that it has seen, and the stored, failed, superseded and expired ones.
-
-    `keys` are the columns of the key, `description` is that of the table, and `order` is the column with the order.
-    """
+    """Sends rows with `keys` and `order` as columns, and counts those seen, stored, failed, superseded and expired."""
 
     def __init__(
         self, table: Table[dict[str, Any]], keys: Sequence[str], description: Mapping[str, Any], order: str | None
     ) -> None:
         self._table, self._keys, self._description, self._order = table, keys, description, order
-        self.rows = 0
-        self.stored = 0
-        self.failed = 0
-        self.superseded = 0
-        self.expired = 0
+        self.rows = self.stored = self.failed = self.superseded = self.expired = 0
 
     def load(self, rows: Sequence[Row | None]) -> bool:
         """Send rows as one batch. Return False if a failure has outlasted the client's retries."""

@@ -1,7 +1,4 @@
-"""Records in files: as JSON objects, or as rows with a column for each part of the key and each member of the value.
-
-`tableside scan` writes them, and `tableside load` recognizes them and writes the same records.
-"""
+"""Records in files, as JSON objects or as rows: `tableside scan` writes them, and `tableside load` reads them."""
 
 import json
 import time
@@ -67,21 +64,17 @@ class RowLayout:
                 )
         parts = record.key if isinstance(record.key, tuple) else (record.key,)
         columns = dict(zip(self._leading, (*parts, record.partition), strict=False))
-        return {**columns, **record.value, FACTS: json_text(self._facts(record))}
-
-    def _facts(self, record: Record[dict[str, Any]]) -> dict[str, Any]:
         members = record.value.items()
         nulls = [name for name, member in members if member is None]
         texts = [name for name, member in members if member == "" or _parsed(member) != member]
-        return given(expires_at=record.expires_at, partitions=self._partitions, null=nulls or None, text=texts or None)
+        facts = given(expires_at=record.expires_at, partitions=self._partitions, null=nulls or None, text=texts or None)
+        return {**columns, **record.value, FACTS: json_text(facts)}
 
 
 def put_of_row(row: Row, keys: Sequence[str], table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the operation that writes a row. Raises ValueError if the row is invalid, and `Expired`.
-
-    `keys` are the columns of the key, and `table` is the description of the table to write to.
-    """
-    if FACTS in row or _is_document(row):
+    """Return the operation that writes a row to a table. Raises ValueError if the row is invalid, and `Expired`."""
+    is_document = {"key", "value", "etag"} <= row.keys() <= DOCUMENT_MEMBERS and isinstance(row["value"], dict)
+    if FACTS in row or is_document:
         document = _document_of_row(row, keys) if FACTS in row else row
         key, value, options = document["key"], document["value"], _options_of(document, table)
     else:
@@ -98,13 +91,11 @@ def key_names(description: Mapping[str, Any]) -> list[str]:
     return [field["name"] or "key" for field in description["key"]]
 
 
-def _is_document(row: Row) -> bool:
-    return {"key", "value", "etag"} <= row.keys() <= DOCUMENT_MEMBERS and isinstance(row["value"], dict)
-
-
 def _document_of_row(row: Row, keys: Sequence[str]) -> Document:
     """Return the record of a row that has the column `FACTS`."""
-    facts = _checked_facts(_parsed(row[FACTS] or "{}"))
+    facts = _parsed(row[FACTS] or "{}")
+    if not isinstance(facts, dict) or not all(map(_is_fact, facts, facts.values())):
+        raise ValueError(f"the column {FACTS} is not as tableside scan writes it")
     nulls, texts = facts.pop("null", []), facts.pop("text", [])
     place = {"partition": _parsed(row.get("partition"))} if "partitions" in facts else {}
     members = {name: field for name, field in row.items() if name not in (*keys, *place, FACTS)}
@@ -112,12 +103,6 @@ def _document_of_row(row: Row, keys: Sequence[str]) -> Document:
     value |= {name: _parsed(field) for name, field in members.items() if field not in (None, "")}
     value |= {name: members[name] or "" for name in texts if name in members}
     return {"key": [row.get(name) for name in keys], "value": value, **place, **facts}
-
-
-def _checked_facts(facts: Any) -> dict[str, Any]:
-    if not isinstance(facts, dict) or not all(_is_fact(name, fact) for name, fact in facts.items()):
-        raise ValueError(f"the column {FACTS} is not as tableside scan writes it")
-    return facts
 
 
 def _is_fact(name: str, fact: Any) -> bool:
@@ -129,21 +114,18 @@ def _options_of(document: Document, table: Mapping[str, Any]) -> dict[str, Any]:
     """Return the members of a put that keep a record's partition and expiry."""
     options: dict[str, Any] = {}
     if (partition := document.get("partition")) is not None:
-        _check_partitions(document.get("partitions"), table.get("partitions"))
+        source, target = document.get("partitions"), table.get("partitions")
+        if target is None or source not in (None, target):
+            raise ValueError(
+                f"the record is from a table with {source or 'several'} partitions, and this table has "
+                f"{target or 'none'}: remove partition from the file to write records to the partitions of their keys"
+            )
         options["partitions"] = [partition]
     if (expires_at := document.get("expires_at")) is not None:
         options["ttl_s"] = _remaining_s(expires_at)
     elif table["policies"]["ttl_s"] is not None:
         options["ttl_s"] = -1  # instead of the table's default
     return options
-
-
-def _check_partitions(source: Any, target: int | None) -> None:
-    if target is None or source not in (None, target):
-        raise ValueError(
-            f"the record is from a table with {source or 'several'} partitions, and this table has {target or 'none'}: "
-            "remove partition from the file to write records to the partitions of their keys"
-        )
 
 
 def _remaining_s(expires_at: Any) -> float:

@@ -2,17 +2,16 @@
 
 import re
 import sys
-from collections.abc import Iterable
 from dataclasses import astuple
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Annotated, Any
 
 import typer
 
 from tableside_client import Client, Table, TableNotFound, Written
-from tableside_client.json_batch import check_order
-from tableside_client.runs import RUNS, Run, scan_runs
+from tableside_client.json_batch import check_order, microseconds
+from tableside_client.runs import RUNS, scan_runs
 
 from .record_rows import json_text, parse_json
 
@@ -21,28 +20,19 @@ KeyArgument = Annotated[str, typer.Argument(help="The key. A composite key is a 
 TtlOption = Annotated[float | None, typer.Option(help="Seconds until the record expires, or -1 for never.")]
 
 _INTEGER = re.compile("[+-]?[0-9]{1,19}")
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def parse_order(order: Any, what: str = "the order") -> int:
-    """Return an order: an integer, or text with an integer or a time, which is in microseconds since 1970.
-
-    A time without an offset is in UTC. Raises ValueError, with the name `what`, for anything else.
-    """
+    """Return an order: an integer, or text with an integer or a time, in UTC without an offset. Raises ValueError."""
     try:
         if isinstance(order, str):
-            order = int(order) if _INTEGER.fullmatch(order) else _microseconds(order)
+            order = int(order) if _INTEGER.fullmatch(order) else microseconds(datetime.fromisoformat(order))
         check_order(order)
     except (TypeError, ValueError):
         order = None
     if order is None:
         raise ValueError(f"{what} is neither an integer within 64 bits nor a time such as 2026-11-20T08:00:00Z")
     return int(order)
-
-
-def _microseconds(text: str) -> int:
-    time = datetime.fromisoformat(text)
-    return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def _option(text: str) -> int:
@@ -211,21 +201,18 @@ def runs(client: Client, table: TableArgument) -> None:
     Each line has the token, the operation, the times at which the run started and finished, and its number of rows,
     separated by tabs. A run that has not finished has hyphens as the last two.
     """
-    for run in _runs_of(client, table):
-        typer.echo("\t".join(_columns(run)))
-
-
-def _runs_of(client: Client, table: str) -> Iterable[Run]:
     try:
-        return sorted(scan_runs(client.table(table + RUNS)), key=attrgetter("first_event"))
+        found = sorted(scan_runs(client.table(table + RUNS)), key=attrgetter("first_event"))
     except TableNotFound:  # the store has no place for runs until the first one starts
         client.table(table).describe()  # raises TableNotFound for a table that does not exist
-        return ()
+        return
+    for run in found:
+        _print_columns(run.token, run.operation, run.started, run.finished, run.rows)
 
 
-def _columns(run: Run) -> tuple[str, ...]:
-    token = run.token if run.token.isprintable() else json_text(run.token)
-    return token, run.operation, run.started, run.finished or "-", "-" if run.rows is None else str(run.rows)
+def _print_columns(*columns: object) -> None:
+    texts = ["-" if column is None else str(column) for column in columns]
+    typer.echo("\t".join(text if text.isprintable() else json_text(text) for text in texts))
 
 
 def generations(client: Client, table: TableArgument) -> None:
@@ -235,7 +222,7 @@ def generations(client: Client, table: TableArgument) -> None:
     number of its records and its size in bytes, and its note, separated by tabs. What is unknown or absent is a hyphen.
     """
     for generation in client.table(table).generations():
-        typer.echo("\t".join("-" if member is None else _text(member) for member in astuple(generation)))
+        _print_columns(*astuple(generation))
 
 
 def activate(
@@ -249,8 +236,3 @@ def activate(
     """Make a generation of a table current, for example a kept one to roll back."""
     client.table(table).activate(number, expected=expected)
     typer.echo(f"generation {number} of {table} is current")
-
-
-def _text(member: object) -> str:
-    text = str(member)
-    return text if text.isprintable() else json_text(text)

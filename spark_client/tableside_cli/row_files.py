@@ -3,14 +3,15 @@
 import csv
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from pathlib import Path
-from typing import IO, Any, BinaryIO, NamedTuple
+from typing import IO, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 import typer
+
+from tableside_client.json_batch import chunks
 
 from .record_rows import FACTS, Row, json_text, parse_json
 
@@ -22,14 +23,8 @@ UNREADABLE = (pa.ArrowException, csv.Error, UnicodeDecodeError, OSError)
 """The exceptions that reading a damaged file raises."""
 
 
-class Part(NamedTuple):
-    """Rows of a file in order, and the fraction of the file that has been read, from 0 to 1.
-
-    A row is None if a line is not a JSON object.
-    """
-
-    rows: Sequence[Row | None]
-    fraction: float
+Part = tuple[Sequence[Row | None], float]
+"""Rows of a file, None for a line that is no JSON object, and the fraction that has been read, from 0 to 1."""
 
 
 def read_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
@@ -66,7 +61,7 @@ def _csv_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
             after = _fraction(source)
             for start in range(0, batch.num_rows, ROWS_PER_PART):
                 rows = batch.slice(start, ROWS_PER_PART).to_pylist()
-                yield Part(rows, before + (after - before) * (start + len(rows)) / batch.num_rows)
+                yield rows, before + (after - before) * (start + len(rows)) / batch.num_rows
             before = after
 
 
@@ -88,9 +83,8 @@ def _check_columns(names: Sequence[str], kinds: Mapping[str, str]) -> None:
 
 def _json_parts(file: Path) -> Iterator[Part]:
     with file.open("rb") as source:
-        lines = (line for line in source if line.strip())
-        while rows := [_json_row(line) for line in islice(lines, ROWS_PER_PART)]:
-            yield Part(rows, _fraction(source))
+        for lines in chunks((line for line in source if line.strip()), ROWS_PER_PART):
+            yield list(map(_json_row, lines)), _fraction(source)
 
 
 def _json_row(line: bytes) -> Row | None:
@@ -102,8 +96,7 @@ def _json_row(line: bytes) -> Row | None:
 
 
 def _fraction(source: BinaryIO) -> float:
-    """Return the fraction of a file that has been read. A pipe has no size: 0."""
-    return source.tell() / os.fstat(source.fileno()).st_size if source.seekable() else 0.0
+    return source.tell() / os.fstat(source.fileno()).st_size if source.seekable() else 0.0  # a pipe has no size
 
 
 def _parquet_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
@@ -112,17 +105,16 @@ def _parquet_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
     rows_read = 0
     for batch in parquet.iter_batches(ROWS_PER_PART):
         rows_read += batch.num_rows
-        yield Part(batch.to_pylist(), rows_read / parquet.metadata.num_rows)
+        yield batch.to_pylist(), rows_read / parquet.metadata.num_rows
 
 
 def write_csv(columns: Sequence[str], rows: Iterable[Row], target: IO[str]) -> None:
-    """Write a header and the rows. Strings are written unchanged, null and absent members as empty fields.
-
-    All other values are JSON.
-    """
+    """Write a header and the rows: strings unchanged, null and absent members as empty fields, others as JSON."""
     writer = csv.writer(_Lines(target), lineterminator="\r\n")
     writer.writerow(columns)
-    writer.writerows([_csv_field(row.get(column)) for column in columns] for row in rows)
+    for row in rows:
+        fields = map(row.get, columns)
+        writer.writerow([field if field is None or isinstance(field, str) else json_text(field) for field in fields])
 
 
 class _Lines:
@@ -132,38 +124,22 @@ class _Lines:
         self._target = target
 
     def write(self, line: str) -> None:
-        """Write a line."""
         self._target.write(line.removesuffix("\r\n") + "\n")
 
 
-def _csv_field(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else json_text(value)
-
-
 def write_parquet(columns: Sequence[str], rows: Iterable[Row], target: IO[bytes]) -> None:
-    """Write rows, which are read three times. A column has the type of all its values.
-
-    A column is JSON text if its values have different types, or a type that Parquet does not have.
-    """
+    """Write rows, which are read three times. A column is JSON text if its values have no common type in Parquet."""
     types = dict.fromkeys(columns, pa.null())
     for narrowed in (_common_type, _exact_type):
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows, ROWS_PER_GROUP):
             types |= {
                 column: narrowed(kind, _values(chunk, column)) for column, kind in types.items() if kind is not None
             }
     schema = pa.schema([(column, kind or pa.string()) for column, kind in types.items()])
     with pyarrow.parquet.ParquetWriter(target, schema) as writer:
-        for chunk in _chunks(rows):
+        for chunk in chunks(rows, ROWS_PER_GROUP):
             arrays = [_array(types[column], _values(chunk, column)) for column in columns]
             writer.write_table(pa.table(arrays, schema=schema))
-
-
-def _chunks(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    iterator = iter(rows)
-    while chunk := list(islice(iterator, ROWS_PER_GROUP)):
-        yield chunk
 
 
 def _values(rows: Sequence[Row], column: str) -> list[Any]:
@@ -180,10 +156,7 @@ def _common_type(kind: pa.DataType, values: list[Any]) -> pa.DataType | None:
 
 
 def _exact_type(kind: pa.DataType, values: list[Any]) -> pa.DataType | None:
-    """Return the type if it represents all values exactly, else None.
-
-    A double does not represent all integers, and a struct does not distinguish null and absent members.
-    """
+    """Return the type, None if it is inexact, as doubles for integers, and structs for null and absent members."""
     try:
         array = pa.array(values, kind)
     except pa.ArrowException:

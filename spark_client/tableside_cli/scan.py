@@ -17,7 +17,6 @@ from .record_rows import FACTS, ExportError, Row, RowLayout, document_of, json_t
 from .records import TableArgument
 
 COLUMNS_MAX = 1_000
-"""The maximum number of columns of an export."""
 
 
 class Format(StrEnum):

@@ -24,25 +24,7 @@ from tableside_client.results import Outcome, Record, Written
 from tableside_client.retries import Retries
 
 __all__ = [
-    "AccessDenied",
-    "AsyncClient",
-    "AsyncTable",
-    "Client",
-    "FrameWriteError",
-    "Generation",
-    "GenerationNotFound",
-    "GenerationSealed",
-    "InvalidOperation",
-    "LoadError",
-    "Outcome",
-    "PreconditionFailed",
-    "Record",
-    "RecordNotFound",
-    "Retries",
-    "Table",
-    "TableNotFound",
-    "TablesideError",
-    "Unavailable",
-    "Written",
-    "col",
-]
+    "AccessDenied", "AsyncClient", "AsyncTable", "Client", "FrameWriteError", "Generation", "GenerationNotFound",
+    "GenerationSealed", "InvalidOperation", "LoadError", "Outcome", "PreconditionFailed", "Record", "RecordNotFound",
+    "Retries", "Table", "TableNotFound", "TablesideError", "Unavailable", "Written", "col",
+]  # fmt: skip

@@ -25,15 +25,17 @@ class Address:
 
     @classmethod
     def resolve(cls, url: str, tls: Tls) -> "Address":
-        """Fill in the defaults of the environment.
-
-        Raises `ValueError` for an invalid or contradictory address, or for a proxy that cannot be used.
-        """
+        """Fill in the defaults of the environment. Raises `ValueError` for an invalid address or proxy."""
         url = service_url(url)
         tls.require_https(url)
         proxy = environment_proxy(url)
         if proxy is not None:
-            _require_usable(proxy)
+            try:
+                scheme = httpx.Proxy(proxy.url).url.scheme
+            except (ValueError, httpx.InvalidURL):
+                raise ValueError(f"{proxy.variable} must be the URL of an http, https or socks5 proxy") from None
+            if scheme.startswith("socks") and find_spec("socksio") is None:
+                raise ValueError(f"{proxy} needs the package socksio: pip install socksio")
         return cls(url, tls.with_environment() if url.startswith("https://") else None, proxy)
 
     @property
@@ -63,7 +65,6 @@ def _not_a_url(text: str) -> str:
     return f"url must be an http:// or https:// address{f', such as http://{host}' if host else ''}, not {text!r}"
 
 
-_PORTS = {"http": 80, "https": 443}
 _WITH_PORT = re.compile(r"(\[.*\]|[^:]*):(\d+)")
 
 
@@ -80,36 +81,22 @@ class EnvironmentProxy:
 
 
 def environment_proxy(url: str) -> EnvironmentProxy | None:
-    """Return the proxy for requests to a URL, None if there is none, or if `NO_PROXY` names the host.
-
-    Loopback addresses have none. The variables may have lower or upper case.
-    """
+    """Return the proxy for requests to a URL, None for loopback addresses and the hosts of `NO_PROXY`."""
     parts, found = urlsplit(url), getproxies()
     scheme = next((scheme for scheme in (parts.scheme, "all") if found.get(scheme)), None)
-    host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme)
+    host, port = (parts.hostname or "").rstrip("."), parts.port or {"http": 80, "https": 443}.get(parts.scheme)
+    address = _address(host)
+    is_loopback = host == "localhost" or host.endswith(".localhost") or (address is not None and address.is_loopback)
     excluded = (_excludes(name, host, port) for name in re.split(r"[,\s]+", found.get("no", "").lower()) if name)
-    if scheme is None or _is_loopback(host) or any(excluded):
+    if scheme is None or is_loopback or any(excluded):
         return None
     proxy, variable = found[scheme], f"{scheme}_proxy"
     used = variable if os.environ.get(variable) else variable.upper()
     return EnvironmentProxy(proxy if "://" in proxy else f"http://{proxy}", used)
 
 
-def _require_usable(proxy: EnvironmentProxy) -> None:
-    """Raise `ValueError` if the proxy is not supported, or if the package for it is not installed."""
-    try:
-        scheme = httpx.Proxy(proxy.url).url.scheme
-    except (ValueError, httpx.InvalidURL):
-        raise ValueError(f"{proxy.variable} must be the URL of an http, https or socks5 proxy") from None
-    if scheme.startswith("socks") and find_spec("socksio") is None:
-        raise ValueError(f"{proxy} needs the package socksio: pip install socksio")
-
-
 def _excludes(name: str, host: str, port: int | None) -> bool:
-    """Return whether an element of `NO_PROXY` names a host. It is `*`, a domain, an address or a network.
-
-    It may end with a port.
-    """
+    """Return whether an element of `NO_PROXY`, maybe with a port, names a host: `*`, a domain, address or network."""
     name = name.rpartition("://")[2]
     if (parts := _WITH_PORT.fullmatch(name)) is not None:
         name = parts[1]
@@ -124,11 +111,6 @@ def _excludes(name: str, host: str, port: int | None) -> bool:
         return address in ip_network(domain, strict=False)
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return (host == "localhost" or host.endswith(".localhost")) if address is None else address.is_loopback
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

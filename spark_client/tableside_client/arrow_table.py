@@ -118,8 +118,7 @@ class ArrowCalls:
     """The batches and scans of one table in Arrow as calls, which a client runs."""
 
     def __init__(self, name: str, settings: CallSettings) -> None:
-        self.name = name
-        self._settings = settings
+        self.name, self._settings = name, settings
 
     def batch(
         self,
@@ -163,16 +162,11 @@ OUTCOMES = pa.schema(
 )
 """The columns of a response: one row per operation, in the order of the operations."""
 
-ORDERED_OUTCOMES = OUTCOMES.append(pa.field("superseded", pa.bool_()))
-"""The columns of a response to operations with a column `order`."""
-
 _UNCONDITIONAL = {"op", "key", "value", "update", "default", "ttl_s", "sequence", "order", "partitions"}
 """The columns that do not make a put or a delete unsafe to repeat."""
 
 
 class _ArrowBatch(Batch):
-    """The operations of a batch, and the outcomes of all of its attempts."""
-
     def __init__(
         self,
         limits: CallLimits,
@@ -183,12 +177,10 @@ class _ArrowBatch(Batch):
         window: RequestWindow | None,
     ) -> None:
         super().__init__(limits, len(operations))
-        self._table = table
-        self._operations = operations
-        self._params = params
-        self._repeatable = repeatable
-        self._window = window
-        self._schema = ORDERED_OUTCOMES if "order" in operations.column_names else OUTCOMES
+        self._table, self._operations, self._params = table, operations, params
+        self._repeatable, self._window = repeatable, window
+        ordered = "order" in operations.column_names
+        self._schema = OUTCOMES.append(pa.field("superseded", pa.bool_())) if ordered else OUTCOMES
         self._attempts: list[tuple[Sequence[int], pa.Table]] = []
 
     def _key(self, position: int) -> str:
@@ -202,7 +194,10 @@ class _ArrowBatch(Batch):
         if len(positions) < len(operations):
             operations = operations.take(pa.array(positions, pa.int64()))
         headers, started_s = {"Content-Type": ARROW, "Accept": ARROW}, time.monotonic()
-        path, content = table_path(self._table, "batch"), stream_bytes(operations)
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, operations.schema) as writer:
+            writer.write_table(operations)
+        path, content = table_path(self._table, "batch"), bytes(sink.getvalue())
         response = yield from self._limits.send(Request("POST", path, self._table, self._params, headers, content))
         rows = read_stream(response.content).select(self._schema.names).cast(self._schema)
         return self._keep(positions, rows, time.monotonic() - started_s)
@@ -228,7 +223,6 @@ class _ArrowBatch(Batch):
         return {positions[each]: failure for each, failure in zip(at.to_pylist(), failures, strict=True)}
 
     def outcomes(self) -> pa.Table:
-        """Return the last outcome of each operation, with the number of its retries."""
         rows = pa.concat_tables([attempted for _, attempted in self._attempts])
         if len(self._attempts) == 1:
             return rows.append_column("retries", pa.repeat(pa.scalar(0, pa.uint16()), len(rows)))
@@ -239,14 +233,6 @@ class _ArrowBatch(Batch):
         return rows.take(last).append_column("retries", pa.array(retries, pa.uint16()))
 
 
-def stream_bytes(table: pa.Table) -> bytes:
-    """Serialize a table as an Arrow IPC stream."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema) as writer:
-        writer.write_table(table)
-    return bytes(sink.getvalue())
-
-
 def read_stream(body: bytes) -> pa.Table:
     """Read an Arrow IPC stream without copying its buffers."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
@@ -254,10 +240,7 @@ def read_stream(body: bytes) -> pa.Table:
 
 
 def repeatable_rows(operations: pa.Table, op: str | None, tokens: bool, at_least_once: bool) -> pa.Array:
-    """A boolean for each operation: whether it is safe to repeat, even if it has already been applied.
-
-    Safe are reads, writes with a token or an order, and puts and deletes without a precondition.
-    """
+    """Return whether each operation is safe to repeat, even if it has already been applied."""
     count = len(operations)
     if at_least_once or op == "get":
         return pa.repeat(True, count)
@@ -302,11 +285,7 @@ class ChunkSize:
 
 
 def chunks(batches: Iterable[pa.RecordBatch], size: ChunkSize) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of `batches` in their order, in chunks as large as `size` allows.
-
-    Small batches are concatenated, and large ones are sliced without copying. At most one chunk and one source batch
-    are in memory.
-    """
+    """Yield the rows of `batches` in their order, in chunks as large as `size` allows. Slices are not copied."""
     pending: list[pa.RecordBatch] = []
     rows = 0
     for batch in batches:

@@ -10,7 +10,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Generator, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 import httpx
@@ -43,7 +43,6 @@ class Run(Protocol):
 
     def __call__(self, call: Call[T], /) -> T:
         """Run a call."""
-        ...
 
 
 class AsyncRun(Protocol):
@@ -51,29 +50,17 @@ class AsyncRun(Protocol):
 
     async def __call__(self, call: Call[T], /) -> T:
         """Run a call."""
-        ...
-
-
-_UNKNOWN = Address("")
 
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What the calls of a table have in common.
-
-    Attributes:
-        retries: The limits of their retries.
-        deadline_s: The time for all attempts of a call, in seconds.
-        timeout_s: The timeout of one attempt, in seconds.
-        token: The bearer token, None for none.
-        address: The address of the service, for messages.
-    """
+    """What the calls of a table have in common. Deadline and timeout are those of a call and of an attempt."""
 
     retries: Retries = DEFAULT_RETRIES
     deadline_s: float | None = None
     timeout_s: float = 30.0
     token: RefreshingToken | None = None
-    address: Address = _UNKNOWN
+    address: Address = field(default=Address(""))
 
 
 class Calls:
@@ -109,7 +96,7 @@ class CallLimits:
     def send(self, request: Request) -> Call[Reply]:
         """Send a request once. Raises `TablesideError` unless the response's status is 2xx."""
         reply = yield from self._send(request)
-        if not reply.is_success:
+        if not 200 <= reply.status_code < 300:
             proxy, retry_after = self._settings.address.proxy, reply.headers.get("retry-after")
             raise from_problem(request.table, reply.status_code, problem_of(reply), retry_after, proxy)
         return reply
@@ -125,10 +112,7 @@ class CallLimits:
                     raise
 
     def pause(self, retry_after_s: float | None, reason: str) -> Call[bool]:
-        """Wait before the next attempt, for at least `retry_after_s`. Returns False without waiting if there is none.
-
-        `reason` is the failure of the last attempt, for the log.
-        """
+        """Wait before the next attempt, at least `retry_after_s`. Returns False without waiting if there is none."""
         seconds = self._budget.next_pause_s(retry_after_s)
         if seconds is None:
             return False
@@ -145,25 +129,21 @@ class CallLimits:
         return reply
 
     def _send_with(self, request: Request, token: str | None) -> Call[Reply]:
-        headers = trace_headers() | dict(request.headers)
+        headers, timeout_s = trace_headers() | dict(request.headers), self._settings.timeout_s
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-        reply = yield replace(request, headers=headers, timeout_s=self._limit(request, headers))
+        if self._ends_at is not None:
+            remaining_s = self._ends_at - time.monotonic()
+            if remaining_s <= 0:
+                raise error(request.table, "deadline_exceeded", 504, "the deadline of the call has passed")
+            wait = f"wait={remaining_s:.3f}"  # limits the service's work
+            headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
+            timeout_s = remaining_s + RESPONSE_MARGIN_S
+        reply = yield replace(request, headers=headers, timeout_s=timeout_s)
         if isinstance(reply, httpx.TransportError):
             raise unreachable(request.table, reply, self._settings.address, is_read=request.method == "GET") from reply
         assert reply is not None
         return reply
-
-    def _limit(self, request: Request, headers: dict[str, str]) -> float:
-        """Return the timeout. With a deadline, add the header that limits the service's work."""
-        if self._ends_at is None:
-            return self._settings.timeout_s
-        remaining_s = self._ends_at - time.monotonic()
-        if remaining_s <= 0:
-            raise error(request.table, "deadline_exceeded", 504, "the deadline of the call has passed")
-        wait = f"wait={remaining_s:.3f}"
-        headers["Prefer"] = f"{headers['Prefer']}, {wait}" if "Prefer" in headers else wait
-        return remaining_s + RESPONSE_MARGIN_S
 
 
 Failures: TypeAlias = Mapping[int, Mapping[str, Any]]
@@ -200,10 +180,7 @@ class Batch(ABC):
         """Return whether an operation is safe to repeat although it may have been applied."""
 
     def send_all(self) -> Call[None]:
-        """Send the operations until none may still succeed, or the attempts are used up.
-
-        Raises `TablesideError` if the service permanently rejects the first request, so that nothing is applied.
-        """
+        """Send the operations until none may still succeed. Raises a permanent rejection of the first request."""
         positions: Sequence[int] = range(self._count)
         while True:
             failures = yield from self._send_parts(positions)
@@ -228,11 +205,7 @@ class Batch(ABC):
             return self._fail(positions, failure)
 
     def _sent_again(self, failures: Failures) -> Iterator[int]:
-        """Yield the positions to send again.
-
-        Operations that follow one on the same key with an unknown outcome are not sent again, because that might change
-        their order.
-        """
+        """Yield the positions to send again, none of a key after one with an unknown outcome, to keep the order."""
         blocked: set[Hashable] = set()
         for position, failure in failures.items():
             is_safe = failure["applied"] == "no" or self._is_repeatable(position)
@@ -257,24 +230,17 @@ _STATE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,511}")
 
 
 def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """The headers `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment.
-
-    A job's launcher may set the variables TRACEPARENT and TRACESTATE for its executors. If there is no
-    span and no valid TRACEPARENT, there are no headers.
-    """
+    """Return `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment."""
     # A program with a current span has imported this module. Other programs should not pay for the import.
-    if "opentelemetry.trace" in sys.modules and (current := _current()):
-        return current
+    if "opentelemetry.trace" in sys.modules:
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        current: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(current)
+        if current:
+            return current
     parent = environment.get("TRACEPARENT", "")
     if not _PARENT.fullmatch(parent):
         return {}
     state = environment.get("TRACESTATE", "")
     return {"traceparent": parent} | ({"tracestate": state} if _STATE.fullmatch(state) else {})
-
-
-def _current() -> dict[str, str]:
-    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
-
-    headers: dict[str, str] = {}
-    TraceContextTextMapPropagator().inject(headers)
-    return headers

@@ -26,13 +26,10 @@ Result = TypeVar("Result")
 def map_ordered(
     items: Iterable[Item], call: Callable[[Item], Result], window: int, size: Callable[[], int] | None = None
 ) -> Iterator[Result]:
-    """Yield `call(item)` for every item in order, with at most `window` calls at a time.
+    """Yield `call(item)` for every item in order, with at most `window` calls, or as many as `size` returns, at a time.
 
-    `size` returns the current limit, from 1 to `window`. Without it, the limit is always `window`.
-
-    Items are consumed only as results are consumed, so that at most `window` items and results exist together. Closing
-    the iterator, or an error, cancels calls that have not started. A call runs in the consumer's
-    context, with its trace span.
+    At most `window` items and results exist together. Closing the iterator, or an error, cancels calls that have not
+    started. A call runs in the consumer's context, with its trace span.
     """
     pool = ThreadPoolExecutor(window, thread_name_prefix="tableside")
     waiting: deque[Future[Result]] = deque()
@@ -73,7 +70,6 @@ Plan: TypeAlias = Generator[Iterable[Call[Any]], list[Any], T]
 """Calls that may run concurrently, step by step: it yields the calls of a step, and receives their results in order."""
 
 REQUESTS_IN_FLIGHT_MAX = 4
-"""The maximum number of concurrent calls of a plan."""
 
 
 def run_plan(plan: Plan[T], run: Run) -> T:
@@ -98,8 +94,6 @@ async def run_plan_async(plan: Plan[T], run: AsyncRun) -> T:
 
 @dataclass(frozen=True, slots=True)
 class _Ended(Generic[T]):
-    """The result of a plan."""
-
     result: T
 
 
@@ -137,9 +131,7 @@ class ThreadCoalescer(Generic[V]):
     def __init__(
         self, fetch: Callable[[Sequence[Any]], Sequence[V | TablesideError]], threads: ThreadPoolExecutor
     ) -> None:
-        self._fetch = fetch
-        self._threads = threads
-        self._lock = threading.Lock()
+        self._fetch, self._threads, self._lock = fetch, threads, threading.Lock()
         self._waiting: dict[Any, Future[V | TablesideError]] = {}
         self._in_flight = 0
 
@@ -154,7 +146,6 @@ class ThreadCoalescer(Generic[V]):
         return _value(future.result())
 
     def _send_waiting(self) -> None:
-        """Send batches until no get is waiting."""
         while True:
             with self._lock:
                 batch = {key: self._waiting.pop(key) for key in list(islice(self._waiting, OPERATIONS_PER_REQUEST))}
@@ -193,7 +184,6 @@ class TaskCoalescer(Generic[V]):
         return _value(await asyncio.shield(future))
 
     async def _send_waiting(self) -> None:
-        """Send batches until no get is waiting."""
         while self._waiting:
             batch = {key: self._waiting.pop(key) for key in list(islice(self._waiting, OPERATIONS_PER_REQUEST))}
             try:

@@ -18,9 +18,7 @@ class BlockingConnection:
     """A connection that opens with its first request, and again after an error. It has one request at a time."""
 
     def __init__(self, base: httpx.URL, context: ssl.SSLContext | None) -> None:
-        self._base = base
-        self._context = context
-        self._http = Http1(base)
+        self._base, self._context, self._http = base, context, Http1(base)
         self._socket: socket.socket | None = None
 
     def send(self, request: Request) -> Reply:
@@ -97,8 +95,7 @@ class AsyncConnection:
     """A connection that opens with its first request, and again after an error. It has one request at a time."""
 
     def __init__(self, base: httpx.URL, context: ssl.SSLContext | None) -> None:
-        self._base = base
-        self._context = context
+        self._base, self._context = base, context
         self._exchanges: _Exchanges | None = None
 
     async def send(self, request: Request) -> Reply:
@@ -131,8 +128,6 @@ class AsyncConnection:
 
 
 class _Exchanges(asyncio.Protocol):
-    """The requests and replies of an open connection."""
-
     def __init__(self, http: Http1) -> None:
         self._http = http
         self._loop = asyncio.get_running_loop()
@@ -155,12 +150,10 @@ class _Exchanges(asyncio.Protocol):
                 self.abort()
 
     def abort(self) -> None:
-        """Close the connection without waiting."""
         self.is_open = False
         self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport."""
         self._transport = cast("asyncio.Transport", transport)
 
     def resume_writing(self) -> None:
@@ -172,29 +165,24 @@ class _Exchanges(asyncio.Protocol):
         if self._reply is None:  # nobody asked
             self.abort()
         elif not self._reply.done():
-            self._receive(data)
+            try:
+                reply = self._http.receive(data)
+            except httpx.RemoteProtocolError as error:
+                self._fail(error)
+                return
+            if reply is None:
+                self._restart_timer()
+            else:
+                self._reply.set_result(reply)
 
     def eof_received(self) -> None:
-        """End a reply without a length."""
         self.data_received(b"")
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Fail the request in flight."""
         error = httpx.ReadError(str(exc or "the connection was closed"))
         error.__cause__ = exc
         self.is_open = False
         self._fail(error)
-
-    def _receive(self, data: bytes) -> None:
-        try:
-            reply = self._http.receive(data)
-        except httpx.RemoteProtocolError as error:
-            self._fail(error)
-            return
-        if reply is None:
-            self._restart_timer()
-        elif self._reply is not None:
-            self._reply.set_result(reply)
 
     def _restart_timer(self) -> None:
         if self._reply is not None:

@@ -26,11 +26,7 @@ class Credential:
     variable: str = TOKEN_VARIABLE
 
     def read(self) -> str | None:
-        """Read the current token, or None if no token is configured.
-
-        Raises `CredentialError` for a token with invalid characters here, because the error of an HTTP library would
-        quote it.
-        """
+        """Read the current token, None if none is configured. Raises `CredentialError`, without the token."""
         if self.literal is not None:
             return _checked(self.literal, "the token")
         if self.path is not None:
@@ -46,11 +42,7 @@ class RefreshingToken:
     """
 
     def __init__(self, credential: Credential, clock: Callable[[], float] = time.monotonic) -> None:
-        self._credential = credential
-        self._clock = clock
-        self._due = 0.0
-        # In a list, so that tools that print the attributes of an object do not print the token.
-        self._cached: list[str | None] = []
+        self._credential, self._clock, self._due = credential, clock, 0.0
         self._read()
 
     def current(self) -> str | None:
@@ -62,14 +54,12 @@ class RefreshingToken:
         return self._cached[0]
 
     def reload_differs(self, rejected: str | None) -> bool:
-        """Read the token again, and return whether it differs from the rejected one.
-
-        Another thread may have read the new token before.
-        """
+        """Read the token again, and return whether it differs from the rejected one."""
         self._read()
         return self._cached[0] != rejected
 
     def _read(self) -> None:
+        # In a list, so that tools that print the attributes of an object do not print the token.
         self._cached = [self._credential.read()]
         self._due = self._clock() + REFRESH_INTERVAL_S
 

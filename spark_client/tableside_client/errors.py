@@ -49,24 +49,15 @@ class TablesideError(Exception):
         applied: str = "no",
         retry_after_s: float | None = None,
     ) -> None:
-        self.table = table
-        self.code = code
-        self.status = status
-        self.detail = detail
-        self.retriable = retriable
-        self.applied = applied
-        self.retry_after_s = retry_after_s
+        self.table, self.code, self.status, self.detail = table, code, status, detail
+        self.retriable, self.applied, self.retry_after_s = retriable, applied, retry_after_s
         where = f"table {table}: " if table else ""
         response = f" ({status})" if status else ""
         super().__init__(f"{where}{code}{response}: {detail}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        state: dict[str, Any] = {
-            "retriable": self.retriable,
-            "applied": self.applied,
-            "retry_after_s": self.retry_after_s,
-        }
-        return partial(type(self), **state), (self.table, self.code, self.status, self.detail)
+        create = partial(type(self), retriable=self.retriable, applied=self.applied, retry_after_s=self.retry_after_s)
+        return create, (self.table, self.code, self.status, self.detail)
 
 
 TableError = TablesideError
@@ -176,7 +167,6 @@ class FrameWriteError(LoadError):
 
 
 KEY_CHARACTERS_MAX = 200
-"""The maximum length of a key in a message."""
 
 
 def key_json(key: Any) -> str:
@@ -204,20 +194,10 @@ _CLASSES: dict[str, type[TablesideError]] = {
     "precondition_failed": PreconditionFailed,
     "generation_not_found": GenerationNotFound,
     "generation_sealed": GenerationSealed,
-    "unauthenticated": AccessDenied,
-    "forbidden": AccessDenied,
-    "malformed_request": InvalidOperation,
-    "invalid_operation": InvalidOperation,
-    "too_large": InvalidOperation,
-    "unsupported": InvalidOperation,
-    "contended": Unavailable,
-    "throttled": Unavailable,
-    "overloaded": Unavailable,
-    "store_unavailable": Unavailable,
-    "deadline_exceeded": Unavailable,
-    "bad_gateway": Unavailable,
-    UNREACHABLE: Unavailable,
-    PROXY_FAILED: Unavailable,
+    **dict.fromkeys(("unauthenticated", "forbidden"), AccessDenied),
+    **dict.fromkeys(("malformed_request", "invalid_operation", "too_large", "unsupported"), InvalidOperation),
+    **dict.fromkeys(("contended", "throttled", "overloaded", "store_unavailable", "deadline_exceeded"), Unavailable),
+    **dict.fromkeys(("bad_gateway", UNREACHABLE, PROXY_FAILED), Unavailable),
 }
 
 
@@ -240,7 +220,15 @@ def from_problem(
 ) -> TablesideError:
     """Build the error of a problem document. Without a document (a proxy's response), use the status alone."""
     if problem is None or "code" not in problem:
-        return _from_status(table, status, _seconds(retry_after), through(proxy))
+        return error(
+            table,
+            "too_large" if status == 413 else _RETRIABLE.get(status, "unexpected_answer"),
+            status,
+            f"a response with status {status} that is not from the service{through(proxy)}",
+            retriable=status in _RETRIABLE,
+            applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 407, 413, 415, 429) else "unknown",
+            retry_after_s=_seconds(retry_after),
+        )
     seconds = problem.get("retry_after_s")
     return error(
         table,
@@ -250,18 +238,6 @@ def from_problem(
         retriable=bool(problem.get("retriable", False)),
         applied=str(problem.get("applied", "unknown")),
         retry_after_s=float(seconds) if isinstance(seconds, int | float) else _seconds(retry_after),
-    )
-
-
-def _from_status(table: str | None, status: int, retry_after_s: float | None, through_proxy: str) -> TablesideError:
-    return error(
-        table,
-        "too_large" if status == 413 else _RETRIABLE.get(status, "unexpected_answer"),
-        status,
-        f"a response with status {status} that is not from the service{through_proxy}",
-        retriable=status in _RETRIABLE,
-        applied="no" if 300 <= status < 400 or status in (401, 403, 404, 405, 407, 413, 415, 429) else "unknown",
-        retry_after_s=retry_after_s,
     )
 
 

@@ -9,8 +9,7 @@ import asyncio
 import json
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from functools import cached_property
+from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias
 
 from feast import Entity, FeatureView, RepoConfig
@@ -22,13 +21,10 @@ from feast.protos.feast.types.Value_pb2 import Value
 from feast.repo_config import FeastConfigBaseModel
 
 from tableside_client import AsyncClient, Client, LoadError, Outcome, TableNotFound
-from tableside_client.json_batch import chunks
+from tableside_client.json_batch import EPOCH, chunks, microseconds
 
 FIELDS_MAX = 1_000
 """The maximum number of members that a read names. For more features it reads the whole record."""
-
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-MICROSECOND = timedelta(microseconds=1)
 
 WrittenRow: TypeAlias = tuple[EntityKey, Mapping[str, Value], datetime, datetime | None]
 """An entity's key, features by name, and the times of the event and of its creation."""
@@ -157,8 +153,17 @@ class TablesideOnlineStore(OnlineStore):  # type: ignore[misc]  # the project's 
         if config.online_store.record_per == "view":
             self._empty(config, {view.table for view in views})
         else:
-            for view in views:
-                self._remove(config, view)
+            for view in views:  # The records stay, even if they are empty.
+                records = self._blocking(config).table(view.table)
+                patch = dict.fromkeys([view.time, *view.members.values()])
+                try:
+                    found = [record.key for record in records.scan(fields=[view.time]) if record.value]
+                except TableNotFound:
+                    continue
+                outcomes = records.batch({"op": "update", "key": key, "update": patch} for key in found)
+                failures = [outcome.error for outcome in outcomes if outcome.error and outcome.error.status != 404]
+                if failures:
+                    raise failures[0]
 
     def teardown(self, config: RepoConfig, tables: Sequence[FeatureView], entities: Sequence[Entity]) -> None:
         """Delete all records of the tables of these views."""
@@ -177,26 +182,12 @@ class TablesideOnlineStore(OnlineStore):  # type: ignore[misc]  # the project's 
             except TableNotFound:
                 continue
 
-    def _remove(self, config: RepoConfig, view: "_View") -> None:
-        """Remove the members of a view from the records of all entities. The records stay, even if they are empty."""
-        records = self._blocking(config).table(view.table)
-        patch = dict.fromkeys([view.time, *view.members.values()])
-        try:
-            found = [record.key for record in records.scan(fields=[view.time]) if record.value]
-        except TableNotFound:
-            return
-        outcomes = records.batch({"op": "update", "key": key, "update": patch} for key in found)
-        failures = [outcome.error for outcome in outcomes if outcome.error and outcome.error.status != 404]
-        if failures:
-            raise failures[0]
-
     def _blocking(self, config: RepoConfig) -> Client:
         if self._client is None:
             self._client = Client(**config.online_store.client_arguments())
         return self._client
 
     def _asynchronous(self, config: RepoConfig) -> AsyncClient:
-        """Return the client of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._async_client is None or self._loop is not loop:
             self._loop, self._async_client = loop, AsyncClient(**config.online_store.client_arguments())
@@ -207,30 +198,16 @@ class _View:
     """A feature view, or some features of it, and the form of its rows in a table."""
 
     def __init__(self, config: RepoConfig, table: FeatureView, features: Sequence[str] | None = None) -> None:
-        self._name = compute_versioned_name(table, config.registry.enable_online_feature_view_versioning)
+        name = compute_versioned_name(table, config.registry.enable_online_feature_view_versioning)
         self._omits_nulls = config.online_store.nulls == "omit"
         self._alone = config.online_store.record_per == "view"
         self._ttl = {"ttl_s": ttl_s} if (ttl_s := config.online_store.key_ttl_seconds) else {}
-        self._features = features or [feature.name for feature in table.features]
-        self.table = f"{config.project}_{self._name if self._alone else '_'.join(sorted(table.join_keys))}"
-
-    def _member(self, feature: str) -> str:
-        return f"{self._name}:{feature}"
-
-    @cached_property
-    def time(self) -> str:
-        """The name of the member with the time of the event."""
-        return self._member("")
-
-    @cached_property
-    def members(self) -> dict[str, str]:
-        """The names of the features' members, by feature."""
-        return {feature: self._member(feature) for feature in self._features}
-
-    @property
-    def fields(self) -> list[str] | None:
-        """The members to read, None for all."""
-        return [self.time, *self.members.values()] if len(self.members) < FIELDS_MAX else None
+        self.time = f"{name}:"  # the member with the time of the event, and the prefix of the others
+        self.members = {
+            feature: f"{self.time}{feature}" for feature in features or [feature.name for feature in table.features]
+        }
+        self.fields = [self.time, *self.members.values()] if len(self.members) < FIELDS_MAX else None
+        self.table = f"{config.project}_{name if self._alone else '_'.join(sorted(table.join_keys))}"
 
     def write(self, row: WrittenRow) -> dict[str, Any]:
         """Return an ordered write. A row with all members of its record is a put, which needs only one order."""
@@ -239,24 +216,18 @@ class _View:
         members: dict[str, Any] = {self.time: order}
         for feature, value in features.items():
             if not self._omits_nulls or value.WhichOneof("val"):
-                members[self._member(feature)] = b64encode(value.SerializeToString()).decode()
+                members[f"{self.time}{feature}"] = b64encode(value.SerializeToString()).decode()
         is_whole = self._alone and members.keys() >= set(self.members.values())
         # A merge patch: its names are literal, while `$set` takes dots for paths.
         change = {"op": "put", "value": members} if is_whole else {"op": "update", "update": members}
         return {**change, "key": record_key(entity_key), "order": order, **self._ttl}
 
     def row(self, value: Mapping[str, Any] | None) -> ReadRow:
-        """Return the features of a record. Those that it lacks are null."""
         if value is None or (order := value.get(self.time)) is None:
             return None, None
-        return EPOCH + order * MICROSECOND, {
+        return EPOCH + timedelta(microseconds=order), {
             feature: Value.FromString(b64decode(value.get(member, ""))) for feature, member in self.members.items()
         }
-
-
-def microseconds(time: datetime) -> int:
-    """Return a time as microseconds since 1970. A time without a time zone is UTC, as in Feast."""
-    return (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // MICROSECOND
 
 
 def record_key(entity: EntityKey) -> str:

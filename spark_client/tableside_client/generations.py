@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, Self, TypeAlias
 
-from tableside_client.calls import AsyncRun, Call, CallLimits, CallSettings, Run
+from tableside_client.calls import AsyncRun, Call, CallLimits, Run
 from tableside_client.errors import GenerationNotFound, GenerationSealed, LoadError, TablesideError, ends_load
 from tableside_client.http1 import Reply, Request
 from tableside_client.paths import JSON, given, json_bytes, table_path
@@ -53,9 +53,8 @@ class Generation:
 class GenerationCalls:
     """The calls of the generations of one table. Each method returns a generator that a client runs."""
 
-    def __init__(self, table: str, settings: CallSettings) -> None:
-        self._table = table
-        self._settings = settings
+    def __init__(self, calls: TableCalls[Any]) -> None:
+        self._table, self._settings = calls.name, calls.settings
 
     def list(self) -> Call[list[Generation]]:
         """Return the generations by rising number."""
@@ -79,7 +78,8 @@ class GenerationCalls:
 
     def clean_up(self, number: int) -> Call[None]:
         """Remove a generation after a failure, unless that takes longer than `CLEANUP_S`."""
-        yield from GenerationCalls(self._table, replace(self._settings, deadline_s=CLEANUP_S)).remove(number)
+        request = Request("DELETE", table_path(self._table, "generations", str(number)), self._table)
+        yield from CallLimits(replace(self._settings, deadline_s=CLEANUP_S)).send_with_retries(request)
 
     def keep_alive(self, number: int, key_types: Sequence[str]) -> Call[None]:
         """Send a write that changes nothing to a generation, which is removed if it is not written for too long."""
@@ -142,7 +142,8 @@ class GenerationMethods:
             PreconditionFailed: Another generation was activated during the call.
             GenerationNotFound: The service removed the new generation, because a newer one was activated.
         """
-        _require_key(pairs, key, order)
+        if key is None:
+            require_pairs(pairs, order)
         with self.replacement(note) as new:
             try:
                 written = int(new.load(pairs, key, order))
@@ -158,7 +159,7 @@ class GenerationMethods:
         The end of the block activates the new content. An error in it leaves the old one. Arguments and exceptions are
         as in `replace`. An empty content is allowed.
         """
-        calls = self._generation_calls()
+        calls = GenerationCalls(self._calls)
         number = self._run(calls.create(note)).generation
         try:
             description = self._run(self._calls.describe())
@@ -173,14 +174,14 @@ class GenerationMethods:
 
     def generations(self) -> list[Generation]:
         """Return the generations by rising number."""
-        return self._run(self._generation_calls().list())
+        return self._run(GenerationCalls(self._calls).list())
 
     def create_generation(self, note: str | None = None) -> Generation:
         """Create an empty generation. It is written by its number, and removed if it is not written for too long.
 
         `note` is a text of at most 1,000 characters.
         """
-        return self._run(self._generation_calls().create(note))
+        return self._run(GenerationCalls(self._calls).create(note))
 
     def activate(self, number: int, *, expected: int | None = None) -> Generation:
         """Make a generation current, for example a kept one, and return when every process of the service uses it.
@@ -193,17 +194,13 @@ class GenerationMethods:
             GenerationNotFound: The table has no such generation.
             PreconditionFailed: The current generation is not `expected`.
         """
-        return self._run(self._generation_calls().activate(number, expected))
+        return self._run(GenerationCalls(self._calls).activate(number, expected))
 
     def remove_generation(self, number: int) -> None:
         """Remove a generation, if there is one. Raises `PreconditionFailed` for the current one."""
-        self._run(self._generation_calls().remove(number))
-
-    def _generation_calls(self) -> GenerationCalls:
-        return GenerationCalls(self._calls.name, self._calls.settings)
+        self._run(GenerationCalls(self._calls).remove(number))
 
     def _generation(self, number: int) -> Any:
-        """Return a generation as a table."""
         raise NotImplementedError
 
 
@@ -224,7 +221,8 @@ class AsyncGenerationMethods:
         note: str | None = None,
     ) -> int:
         """Make the table contain exactly these records, as `Table.replace` does."""
-        _require_key(pairs, key, order)
+        if key is None:
+            require_pairs(pairs, order)
         async with self.replacement(note) as new:
             try:
                 written = int(await new.load(pairs, key, order))
@@ -236,7 +234,7 @@ class AsyncGenerationMethods:
     @asynccontextmanager
     async def replacement(self, note: str | None = None) -> AsyncIterator[Any]:
         """Replace the table by what the block writes to the table that it gets, as `Table.replacement` does."""
-        calls = self._generation_calls()
+        calls = GenerationCalls(self._calls)
         number = (await self._run(calls.create(note))).generation
         try:
             description = await self._run(self._calls.describe())
@@ -253,22 +251,19 @@ class AsyncGenerationMethods:
 
     async def generations(self) -> list[Generation]:
         """Return the generations by rising number."""
-        return await self._run(self._generation_calls().list())
+        return await self._run(GenerationCalls(self._calls).list())
 
     async def create_generation(self, note: str | None = None) -> Generation:
         """Create an empty generation, as `Table.create_generation` does."""
-        return await self._run(self._generation_calls().create(note))
+        return await self._run(GenerationCalls(self._calls).create(note))
 
     async def activate(self, number: int, *, expected: int | None = None) -> Generation:
         """Make a generation current, as `Table.activate` does."""
-        return await self._run(self._generation_calls().activate(number, expected))
+        return await self._run(GenerationCalls(self._calls).activate(number, expected))
 
     async def remove_generation(self, number: int) -> None:
         """Remove a generation, as `Table.remove_generation` does."""
-        await self._run(self._generation_calls().remove(number))
-
-    def _generation_calls(self) -> GenerationCalls:
-        return GenerationCalls(self._calls.name, self._calls.settings)
+        await self._run(GenerationCalls(self._calls).remove(number))
 
     async def _keep_alive(self, calls: GenerationCalls, number: int, description: Mapping[str, Any]) -> None:
         kinds = [field["type"] for field in description["key"]]
@@ -278,7 +273,6 @@ class AsyncGenerationMethods:
                 await self._run(calls.keep_alive(number, kinds))
 
     def _generation(self, number: int) -> Any:
-        """Return a generation as a table."""
         raise NotImplementedError
 
 
@@ -292,16 +286,8 @@ def require_records(table: str, written: int, *, allow_empty: bool) -> None:
         raise ValueError(f"table {table}: no record was written: set allow_empty if the table is to be empty")
 
 
-def _require_key(pairs: Any, key: str | Sequence[str] | None, order: str | None) -> None:
-    if key is None:
-        require_pairs(pairs, order)
-
-
 def _handled(failure: LoadError, on_error: HandleFailures | None) -> int:
-    """Return the number of records that were written, after the failures of the others were handled.
-
-    Raise failures that are not handled, or that end the load.
-    """
+    """Return the number of records that were written. Raise failures that are not handled, or that end the load."""
     for _, error in failure.failures:
         if isinstance(error, GenerationNotFound | GenerationSealed):
             raise error from failure

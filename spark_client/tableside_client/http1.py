@@ -60,11 +60,6 @@ class Reply:
     headers: Mapping[str, str]
     content: bytes
 
-    @property
-    def is_success(self) -> bool:
-        """Whether the status is 2xx."""
-        return 200 <= self.status_code < 300
-
     def json(self) -> Any:
         """Parse the body as JSON. Raises `ValueError` if it is invalid."""
         return json.loads(self.content)
@@ -105,10 +100,7 @@ class Http1:
         return [head + body] if len(body) <= _JOINED_BYTES_MAX else [head, body]
 
     def receive(self, data: bytes) -> Reply | None:
-        """Return the reply if this is its last part, otherwise None. Without data, the service has disconnected.
-
-        Raises `httpx.RemoteProtocolError` for an invalid or incomplete reply.
-        """
+        """Return the reply if this is its last part, otherwise None. Raises `httpx.RemoteProtocolError`."""
         if not data and self._head is None:
             raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
         try:

@@ -20,7 +20,7 @@ from tableside_client.tls import ReloadingContext, Tls
 def open_client(address: Address, connections_max: int) -> "Connections | Proxied":
     """Open a client for threads. Raises `TlsFileError` if a TLS file cannot be read or used."""
     if address.proxy is not None:
-        return Proxied(address.url, address.proxy.url, _context(address.tls), connections_max)
+        return Proxied(address.url, httpx.Client(**_options(address.proxy.url, _context(address.tls), connections_max)))
     connect = partial(BlockingConnection, httpx.URL(address.url), _context(address.tls))
     return Connections(connections_max, IDLE_MAX_S, connect)
 
@@ -28,7 +28,8 @@ def open_client(address: Address, connections_max: int) -> "Connections | Proxie
 def open_async_client(address: Address, connections_max: int) -> "AsyncConnections | AsyncProxied":
     """Open a client for asyncio, with the exceptions of `open_client`."""
     if address.proxy is not None:
-        return AsyncProxied(address.url, address.proxy.url, _context(address.tls), connections_max)
+        options = _options(address.proxy.url, _context(address.tls), connections_max)
+        return AsyncProxied(address.url, httpx.AsyncClient(**options))
     connect = partial(AsyncConnection, httpx.URL(address.url), _context(address.tls))
     return AsyncConnections(connections_max, IDLE_MAX_S, connect)
 
@@ -40,106 +41,97 @@ def _context(tls: Tls | None) -> ssl.SSLContext | None:
 Connection = TypeVar("Connection")
 
 
-class FreeConnections(Generic[Connection]):
+class _Pool(Generic[Connection]):
     """Creates connections, and keeps the ones that no request uses, for at most `idle_max_s`. Thread-safe."""
 
-    def __init__(
-        self, connect: Callable[[], Connection], idle_max_s: float, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._connect = connect
-        self._idle_max_s = idle_max_s
-        self._clock = clock
+    def __init__(self, idle_max_s: float, connect: Callable[[], Connection]) -> None:
+        self._idle_max_s, self._connect = idle_max_s, connect
         self._free: deque[tuple[float, Connection]] = deque()
-        self.opened: set[Connection] = set()
+        self._opened: set[Connection] = set()
+        self._is_closed = False
 
-    def take(self) -> Connection:
+    def _take(self) -> Connection:
         """Return the connection that became free last, or a new one."""
+        if self._is_closed:
+            raise RuntimeError("the client has been closed")
         try:
             return self._free.pop()[1]
         except IndexError:
             connection = self._connect()
-            self.opened.add(connection)
+            self._opened.add(connection)
             return connection
 
-    def put(self, connection: Connection) -> None:
-        """Return a connection that `take` returned."""
-        self._free.append((self._clock(), connection))
+    def _put(self, connection: Connection) -> None:
+        self._free.append((time.monotonic(), connection))
 
-    def expired(self) -> Connection | None:
+    def _expired(self) -> Connection | None:
         """Remove and return the connection that has been free for longest, None if it has not expired."""
         try:
             since_s, connection = self._free.popleft()
         except IndexError:
             return None
-        if self._clock() - since_s <= self._idle_max_s:
+        if time.monotonic() - since_s <= self._idle_max_s:
             self._free.appendleft((since_s, connection))
             return None
-        self.opened.discard(connection)
+        self._opened.discard(connection)
         return connection
 
 
-class Connections:
+class Connections(_Pool[BlockingConnection]):
     """At most `connections_max` connections for threads. `connect` creates one."""
 
     def __init__(self, connections_max: int, idle_max_s: float, connect: Callable[[], BlockingConnection]) -> None:
+        super().__init__(idle_max_s, connect)
         self._allowed = threading.Semaphore(connections_max)
-        self._connections = FreeConnections(connect, idle_max_s)
-        self._is_closed = False
 
     def send(self, request: Request) -> Reply:
         """Send a request once over a free connection. Raises `httpx.TransportError` if there is no reply."""
         with self._allowed:
-            if self._is_closed:
-                raise RuntimeError("the client has been closed")
-            while (expired := self._connections.expired()) is not None:
+            while (expired := self._expired()) is not None:
                 expired.close()
-            connection = self._connections.take()
+            connection = self._take()
             try:
                 return connection.send(request)
             finally:
-                self._connections.put(connection)
+                self._put(connection)
 
     def close(self) -> None:
         """Close all connections. Requests in flight fail."""
         self._is_closed = True
-        for connection in list(self._connections.opened):
+        for connection in list(self._opened):
             connection.close()
 
 
-class AsyncConnections:
+class AsyncConnections(_Pool[AsyncConnection]):
     """At most `connections_max` connections for the tasks of one event loop. `connect` creates one."""
 
     def __init__(self, connections_max: int, idle_max_s: float, connect: Callable[[], AsyncConnection]) -> None:
+        super().__init__(idle_max_s, connect)
         self._allowed = asyncio.Semaphore(connections_max)
-        self._connections = FreeConnections(connect, idle_max_s)
-        self._is_closed = False
 
     async def send(self, request: Request) -> Reply:
         """Send a request once over a free connection. Raises `httpx.TransportError` if there is no reply."""
         async with self._allowed:
-            if self._is_closed:
-                raise RuntimeError("the client has been closed")
-            while (expired := self._connections.expired()) is not None:
+            while (expired := self._expired()) is not None:
                 await expired.close()
-            connection = self._connections.take()
+            connection = self._take()
             try:
                 return await connection.send(request)
             finally:
-                self._connections.put(connection)
+                self._put(connection)
 
     async def close(self) -> None:
         """Close all connections. Requests in flight fail."""
         self._is_closed = True
-        for connection in list(self._connections.opened):
+        for connection in list(self._opened):
             await connection.close()
 
 
 class Proxied:
     """Sends the requests of threads through a proxy."""
 
-    def __init__(self, url: str, proxy: str, context: ssl.SSLContext | None, connections_max: int) -> None:
-        self._url = url
-        self._client = httpx.Client(**_options(proxy, context, connections_max))
+    def __init__(self, url: str, client: httpx.Client) -> None:
+        self._url, self._client = url, client
 
     def send(self, request: Request) -> Reply:
         """Send a request once. Raises `httpx.TransportError`."""
@@ -153,9 +145,8 @@ class Proxied:
 class AsyncProxied:
     """Sends the requests of tasks through a proxy."""
 
-    def __init__(self, url: str, proxy: str, context: ssl.SSLContext | None, connections_max: int) -> None:
-        self._url = url
-        self._client = httpx.AsyncClient(**_options(proxy, context, connections_max))
+    def __init__(self, url: str, client: httpx.AsyncClient) -> None:
+        self._url, self._client = url, client
 
     async def send(self, request: Request) -> Reply:
         """Send a request once. Raises `httpx.TransportError`."""

@@ -4,6 +4,7 @@ import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, TypeAlias
 
@@ -21,10 +22,7 @@ TokenArgument: TypeAlias = str | tuple[str, int] | None
 
 
 def parse_token(token: TokenArgument) -> tuple[str, int] | None:
-    """Return the writer and the sequence of a token. Raises `ValueError` if one is out of range.
-
-    A text is a token of one use, as in the header `Idempotency-Key`: its sequence is 1.
-    """
+    """Return the writer and the sequence of a token, 1 for a text. Raises `ValueError` if one is out of range."""
     if token is None:
         return None
     writer, sequence = (token, 1) if isinstance(token, str) else token
@@ -47,13 +45,20 @@ def check_order(order: Any) -> None:
         raise ValueError(f"an order must be an integer from {ORDER_MIN} to {ORDER_MAX}")
 
 
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(time: datetime) -> int:
+    """Return a time as an order: microseconds since 1970. A time without a time zone is UTC."""
+    return (time.replace(tzinfo=time.tzinfo or UTC) - EPOCH) // timedelta(microseconds=1)
+
+
 def own_tokens() -> Iterator[tuple[str, int]]:
     """Return the tokens of a writer with a unique name, with rising sequences. Threads can share them."""
     return zip(itertools.repeat(f"client-{uuid.uuid4().hex}"), itertools.count(1), strict=False)
 
 
 OPERATIONS_PER_REQUEST = 1_000
-"""The maximum number of operations in one request."""
 
 Document = dict[str, Any]
 
@@ -95,10 +100,7 @@ class Operation:
 
 
 def is_idempotent(members: Mapping[str, Any]) -> bool:
-    """Return whether repeating an operation leaves the same record.
-
-    These are a get, an unconditional put or delete, and a write with an order.
-    """
+    """Return whether repeating an operation leaves the same record: reads, plain puts and deletes, and orders."""
     if members.get("order") is not None:
         return True
     if members.get("op") not in ("put", "delete"):
@@ -131,8 +133,6 @@ def send(
 
 
 class _JsonBatch(Batch):
-    """Operations, and the results of their last attempts."""
-
     def __init__(self, limits: CallLimits, table: str, operations: list[Operation], is_first: bool) -> None:
         super().__init__(limits, len(operations), is_first=is_first)
         self._table = table

@@ -38,9 +38,8 @@ class MismatchError(ValueError):
 class JsonReader:
     """Reads the members of a schema. `types` are the names of their types in messages.
 
-    `parse_variant` converts JSON text to a variant of Spark.
-
-    Raises `ValueError` for a type that cannot be read from JSON. It names the column.
+    `parse_variant` converts JSON text to a variant of Spark. Raises `ValueError` for a type that cannot be read from
+    JSON. It names the column.
     """
 
     schema: pa.Schema
@@ -141,9 +140,6 @@ def _cast(column: pa.Array, kind: pa.DataType) -> pa.Array:
     return pc.cast(column, kind)
 
 
-_BLOCK_BYTES_MIN = 1024
-
-
 class UnreadableMembersError(ValueError):
     """A text is not one JSON object, or a member does not have the type of the schema."""
 
@@ -151,10 +147,8 @@ class UnreadableMembersError(ValueError):
 def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     """Read the members in `schema` of JSON texts, which are strings or binary, as one array per member.
 
-    Absent members are null. Members that are not in the schema are ignored.
-
-    Raises `UnreadableMembersError` if a text is null or not exactly one object. Raises it also if a member in the
-    schema has another type, does not fit its type, or is repeated.
+    Absent members are null. Raises `UnreadableMembersError` if a text is null or not exactly one object, or if a member
+    in the schema has another type, does not fit its type, or is repeated.
     """
     if not len(values):
         return [pa.array([], kind) for kind in schema.types]
@@ -167,7 +161,7 @@ def read_members(values: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     one_list = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
     try:
         text = pc.binary_join(one_list, pa.scalar("\n", values.type))[0].as_buffer()
-        reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, _BLOCK_BYTES_MIN))
+        reading = pj.ReadOptions(use_threads=False, block_size=max(text.size + 1, 1024))
         table = pj.read_json(pa.BufferReader(text), read_options=reading, parse_options=parsing)
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         raise UnreadableMembersError from error
@@ -198,9 +192,7 @@ class NullMembers:
     """Finds the members that are null in all rows of a task."""
 
     def __init__(self, table: str, names: Sequence[str]) -> None:
-        self._table = table
-        self._names = dict(enumerate(names))
-        self._rows = 0
+        self._table, self._names, self._rows = table, dict(enumerate(names)), 0
 
     def see(self, members: Sequence[pa.Array], rows: int) -> None:
         """Note the members of some rows. `rows` counts those that have a record."""
@@ -259,10 +251,7 @@ def json_type(value: Any) -> str:
 
 
 def converter(field: pa.Field, parse_variant: Convert | None = None) -> Convert:
-    """Return the conversion to a type. Raises `TypeError` for a type that cannot be read from JSON.
-
-    `parse_variant` converts JSON text to a variant of Spark.
-    """
+    """Return the conversion to a type. Raises `TypeError` for a type that cannot be read from JSON."""
     kind = field.type
     if pa.types.is_struct(kind):
         if parse_variant is not None and any((member.metadata or {}).get(b"variant") for member in kind):
@@ -274,10 +263,6 @@ def converter(field: pa.Field, parse_variant: Convert | None = None) -> Convert:
     if pa.types.is_list(kind):
         element = _nullable(converter(kind.value_field, parse_variant))
         return lambda value: list(map(element, _require(value, list)))
-    return _scalar_converter(kind)
-
-
-def _scalar_converter(kind: pa.DataType) -> Convert:
     if pa.types.is_decimal(kind):
         return _decimal_converter(kind)
     if pa.types.is_signed_integer(kind):
@@ -329,11 +314,6 @@ def _double(value: Any) -> float:
     return float(value) if value in _UNUSUAL_DOUBLES else float(_require(value, Number))
 
 
-def _date(value: Any) -> int:
-    """Return the days since 1970 of a date, or of the date in a time."""
-    return _days(_matched_time(value))
-
-
 def _timestamp(value: Any) -> int:
     """Return the microseconds since 1970 of a time in UTC or with an offset, or of whole seconds since 1970."""
     if type(value) is Number:
@@ -374,7 +354,7 @@ _SCALARS: dict[pa.DataType, Convert] = {
     pa.bool_(): lambda value: _require(value, bool),
     pa.float32(): _double,
     pa.float64(): _double,
-    pa.date32(): _date,
+    pa.date32(): lambda value: _days(_matched_time(value)),  # also of a time
     pa.binary(): lambda value: base64.b64decode(_require(value, str), validate=True),
     pa.null(): lambda _: _misfit(),
 }

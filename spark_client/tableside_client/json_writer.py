@@ -120,7 +120,11 @@ def _for_python(column: pa.Array) -> pa.Array:
 
 def in_utc(column: pa.Array) -> pa.Array:
     """Return the column with its times, at every depth, in UTC."""
-    kind = with_scalars(column.type, _in_utc)
+
+    def changed(kind: pa.DataType) -> pa.DataType:
+        return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind
+
+    kind = with_scalars(column.type, changed)
     return column if kind == column.type else column.cast(kind)
 
 
@@ -133,7 +137,3 @@ def with_scalars(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]
     if pa.types.is_list(kind):
         return pa.list_(kind.value_field.with_type(with_scalars(kind.value_type, change)))
     return change(kind)
-
-
-def _in_utc(kind: pa.DataType) -> pa.DataType:
-    return pa.timestamp(kind.unit, "UTC") if pa.types.is_timestamp(kind) and kind.tz is not None else kind

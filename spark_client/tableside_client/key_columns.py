@@ -19,10 +19,7 @@ class DistinctKeys:
 
 
 def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> DistinctKeys:
-    """Return the distinct keys: the column itself for a simple key, structs with `names` for a composite key.
-
-    A row with a null in any key column has no key.
-    """
+    """Return the distinct keys, structs with `names` if composite. A row with a null in a part has no key."""
     encoded = [_wire_type(column).dictionary_encode() for column in columns]
     is_simple = len(encoded) == 1
     keys, positions = (encoded[0].dictionary, encoded[0].indices) if is_simple else _distinct_structs(encoded, names)
@@ -94,10 +91,7 @@ DAY_US = 86_400_000_000
 
 
 def orders(sequence: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Return integers unchanged, and dates and timestamps as microseconds since 1970.
-
-    Raises `pa.ArrowInvalid`, a `ValueError`, for a date beyond 64 bits.
-    """
+    """Return integers, and dates and timestamps as microseconds since 1970. Raises `pa.ArrowInvalid` beyond 64 bits."""
     if pa.types.is_date(sequence.type):
         return pc.multiply_checked(sequence.cast(pa.int32()).cast(pa.int64()), DAY_US)
     return sequence.cast(pa.int64())

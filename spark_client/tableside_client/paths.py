@@ -21,10 +21,7 @@ def json_bytes(document: Any) -> bytes:
 
 
 def as_key(key: Any) -> Any:
-    """Return a key that can be a member of a dictionary: a sequence becomes a tuple, which JSON has as an array.
-
-    Raises `TypeError` for other types: a path has keys of any type as text.
-    """
+    """Return a key, with a sequence as a tuple. Raises `TypeError` for other types, which a path would have as text."""
     if _is_part(key) or key is None:
         return key
     if not isinstance(key, Sequence) or isinstance(key, bytes | bytearray) or not all(map(_is_part, key)):
@@ -36,8 +33,13 @@ def _is_part(part: Any) -> bool:
     return isinstance(part, str) or (isinstance(part, int) and not isinstance(part, bool))
 
 
-def key_path(key: Key) -> str | None:
-    """Return the key as path segments, or None if a batch should contain it.
+def table_path(table: str, *rest: str) -> str:
+    """Return the path of a table, or of a resource below it."""
+    return "/".join(["/v1/tables", quote(table, safe=""), *rest])
+
+
+def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
+    """Return the path of a record. None if a batch should contain the key or the texts that headers would have.
 
     A path cannot represent an empty segment, `.` and `..`. Some proxies change paths with `/` and similar characters.
     """
@@ -45,19 +47,9 @@ def key_path(key: Key) -> str | None:
     parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
     if not parts or any(part in ("", ".", "..") or _CHANGED_BY_PROXIES.search(part) for part in parts):
         return None
-    return "/".join(quote(part, safe="") for part in parts)
-
-
-def table_path(table: str, *rest: str) -> str:
-    """Return the path of a table, or of a resource below it."""
-    return "/".join(["/v1/tables", quote(table, safe=""), *rest])
-
-
-def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
-    """Return the path of a record. None if a batch should contain the key or the texts that headers would have."""
-    path = key_path(key)
-    portable = all(text is None or (text.isascii() and text.isprintable() and '"' not in text) for text in in_headers)
-    return table_path(table, "records", path) if path is not None and portable else None
+    if not all(text is None or (text.isascii() and text.isprintable() and '"' not in text) for text in in_headers):
+        return None
+    return table_path(table, "records", *(quote(part, safe="") for part in parts))
 
 
 def joined(fields: Sequence[str] | None) -> str | None:

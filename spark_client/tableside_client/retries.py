@@ -43,17 +43,12 @@ class RetryBudget:
         clock: Callable[[], float] = time.monotonic,
         uniform: Callable[[], float] = random.random,
     ) -> None:
-        self._retries = retries
-        self._clock = clock
-        self._uniform = uniform
+        self._retries, self._clock, self._uniform = retries, clock, uniform
         self._deadline = clock() + retries.total_s
         self._attempts = 1
 
     def next_pause_s(self, retry_after_s: float | None) -> float | None:
-        """Return the pause before the next attempt, in seconds. None if the attempts or the time are used up.
-
-        It is at least `retry_after_s`.
-        """
+        """Return the pause before the next attempt, in seconds, None if the attempts or the time are used up."""
         if self._retries.attempts_max is not None and self._attempts >= self._retries.attempts_max:
             return None
         doubled_s = self._retries.first_s * 2.0 ** min(self._attempts - 1, _DOUBLINGS_MAX)
@@ -80,9 +75,7 @@ class Waits:
         self._clock = clock
         self._lock = threading.Lock()
         self._waiting = 0
-        self._counted_until_s = 0.0
-        self._total_s = 0.0
-        self._reported_s = 0.0
+        self._counted_until_s = self._total_s = self._reported_s = 0.0
 
     @property
     def total_s(self) -> float:
@@ -99,7 +92,11 @@ class Waits:
             yield
         finally:
             self._change_waiting(-1)
-        self._report(reason)
+        with self._lock:
+            if self._total_s - self._reported_s < REPORT_INTERVAL_S:
+                return
+            self._reported_s = self._total_s
+        log.warning("waited %.1f s for retries so far; the last failure: %s", self._reported_s, reason)
 
     def _change_waiting(self, change: int) -> None:
         with self._lock:
@@ -111,13 +108,6 @@ class Waits:
         if self._waiting:
             self._total_s += now_s - self._counted_until_s
         self._counted_until_s = now_s
-
-    def _report(self, reason: str) -> None:
-        with self._lock:
-            if self._total_s - self._reported_s < REPORT_INTERVAL_S:
-                return
-            self._reported_s = self._total_s
-        log.warning("waited %.1f s for retries so far; the last failure: %s", self._reported_s, reason)
 
 
 START = 2
@@ -133,10 +123,9 @@ class RequestWindow:
     """The number of requests that one task keeps in flight, between 1 and `size_max`. Thread-safe.
 
     The number grows by one per round trip while requests take at most `TARGET_S`. It shrinks by a tenth with each
-    slower request, and by half with each one that the service rejects because of its load. This is additive increase
-    and multiplicative decrease (Chiu and Jain 1989). All tasks see the same queue of the service and have the same
-    target, so that they converge to equal shares without communication. A target relative to the fastest request, as in
-    TCP Vegas, would not do that: a task that starts while the service is busy never sees a fast request.
+    slower request, and by half with each one that the service rejects because of its load (Chiu and Jain 1989). All
+    tasks have the same target, so that they converge to equal shares. A target relative to the fastest request would
+    not do that: a task that starts while the service is busy never sees a fast request.
     """
 
     def __init__(self, size_max: int) -> None:

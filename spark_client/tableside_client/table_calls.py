@@ -13,7 +13,6 @@ from tableside_client.paths import Key, as_key, given, joined, names, record_pat
 from tableside_client.results import Outcome, Record, Written, conversions, etag_of
 
 RECORDS_PER_PAGE = 1_000
-"""The number of records that a scan requests in one page."""
 
 V = TypeVar("V")
 
@@ -30,10 +29,7 @@ def list_tables(settings: CallSettings) -> Call[list[dict[str, Any]]]:
 def scan_params(
     prefix: str | None, partition: Key | None, split: str | None, fields: Sequence[str] | None, limit: int | None
 ) -> dict[str, Any]:
-    """Return the parameters of a scan's requests. `limit` is the maximum number of records of the whole scan.
-
-    Raises `ValueError` for a limit below 1.
-    """
+    """Return the parameters of a scan's requests. Raises `ValueError` for a limit below 1."""
     if limit is not None and limit < 1:
         raise ValueError("limit must be at least 1")
     page = RECORDS_PER_PAGE if limit is None else min(limit, RECORDS_PER_PAGE)
@@ -58,9 +54,7 @@ class TableCalls(Generic[V]):
     """The calls of one table. Each method returns a generator that a client runs."""
 
     def __init__(self, name: str, settings: CallSettings, kind: type[V]) -> None:
-        self.name = name
-        self.settings = settings
-        self.kind = kind
+        self.name, self.settings, self.kind = name, settings, kind
         self._to_value, self._to_object = conversions(kind)
         self._supports_tokens = True  # until the service reports otherwise
         self._tokens = own_tokens()
@@ -76,9 +70,7 @@ class TableCalls(Generic[V]):
 
     def splits(self, count: int) -> Call[list[str]]:
         """Return 1 to `count` disjoint parts of the table."""
-        response = yield from self._send(
-            Request("GET", table_path(self.name, "splits"), self.name, params={"count": count})
-        )
+        response = yield from self._send(Request("GET", table_path(self.name, "splits"), self.name, {"count": count}))
         return [str(split) for split in response.json()["splits"]]
 
     def get(self, key: Key, fields: Sequence[str] | None) -> Call[V | None]:
@@ -146,11 +138,7 @@ class TableCalls(Generic[V]):
         return outcomes
 
     def load(self, pairs: Sequence[tuple[Any, Any]], *, is_first: bool) -> Call[list[tuple[Any, TablesideError]]]:
-        """Store pairs of key and value, and return the failed keys with their errors.
-
-        Raises:
-            TablesideError: The service rejected the request as a whole, and `is_first` is set.
-        """
+        """Store pairs, and return the failed keys with their errors. Raises a rejection of the first request."""
         puts: dict[int, Document] = {}
         failures: dict[int, TablesideError] = {}
         for position, (key, value) in enumerate(pairs):
@@ -173,20 +161,15 @@ class TableCalls(Generic[V]):
 
     def delete_all(self, params: Mapping[str, Any], progress: Callable[[int], None] | None) -> Call[int]:
         """Delete records in pages, and return their number. `progress` gets the number so far between two pages."""
-        total, cursor = yield from self._delete_page(params, None)
-        while cursor is not None:
+        path, total = table_path(self.name, "records"), 0
+        while True:
+            document = (yield from self._send(Request("DELETE", path, self.name, params))).json()
+            total += int(document["deleted"])
+            if document["cursor"] is None:
+                return total
             if progress is not None:
                 progress(total)
-            deleted, cursor = yield from self._delete_page(params, cursor)
-            total += deleted
-        return total
-
-    def _delete_page(self, params: Mapping[str, Any], cursor: str | None) -> Call[tuple[int, str | None]]:
-        """Delete a page of records. Return their number, and the cursor of the next page, None after the last one."""
-        path = table_path(self.name, "records")
-        response = yield from self._send(Request("DELETE", path, self.name, params={**params, **given(cursor=cursor)}))
-        document = response.json()
-        return document["deleted"], document["cursor"]
+            params = {**params, "cursor": document["cursor"]}
 
     def _send(self, request: Request) -> Call[Reply]:
         return CallLimits(self.settings).send_with_retries(request)

@@ -10,10 +10,7 @@ PARTITION_COLUMN = "partition"
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """The limits of one request, and of all requests in flight in one process of the service.
-
-    The defaults are those of the service, for a table that does not exist yet.
-    """
+    """The limits of one request, and of all requests in flight in one process. The defaults are the service's."""
 
     operations_max: int = 10_000
     body_bytes_max: int = 16 * 2**20
@@ -59,10 +56,7 @@ class TableSchema:
         )
 
     def pinned(self, table: str) -> str:
-        """Return the name of the table's generation, or of the table if it has none or the name has one already.
-
-        Requests with this name read one content of the table, whatever is activated between them.
-        """
+        """Return the name of the current generation, which no activation changes, or of a table without generations."""
         return table if self.generation is None or "@" in table else f"{table}@{self.generation}"
 
 

@@ -11,18 +11,10 @@ CERTIFICATE_VARIABLE = "TABLESIDE_CERTIFICATE_FILE"
 KEY_VARIABLE = "TABLESIDE_KEY_FILE"
 
 _PERMANENT_ALERTS = {
-    "access denied",
-    "bad certificate",
-    "certificate expired",
-    "certificate required",
-    "certificate revoked",
-    "certificate unknown",
-    "handshake failure",
-    "insufficient security",
-    "protocol version",
-    "unknown ca",
+    "access denied", "bad certificate", "certificate expired", "certificate required", "certificate revoked",
+    "certificate unknown", "handshake failure", "insufficient security", "protocol version", "unknown ca",
     "unsupported certificate",
-}
+}  # fmt: skip
 """TLS alerts that reject this client permanently. The service sends them before it reads a request."""
 
 
@@ -32,14 +24,7 @@ class TlsFileError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """Paths of PEM files, which are read in the process that sends the requests. A job contains only the paths.
-
-    Attributes:
-        ca_file: The authorities that may sign the service's certificate, in place of the system's.
-            Default: the variable `TABLESIDE_CA_FILE`.
-        certificate_file: The client's certificate, if the service requires one. Default: `TABLESIDE_CERTIFICATE_FILE`.
-        key_file: The key of the certificate, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
-    """
+    """Paths of PEM files, as for `Client`, which are read in the process that sends the requests."""
 
     ca_file: str | None = None
     certificate_file: str | None = None
@@ -76,8 +61,7 @@ class ReloadingContext(ssl.SSLContext):
         return super().__new__(cls, ssl.PROTOCOL_TLS_CLIENT)
 
     def __init__(self, tls: Tls, default: Callable[[], ssl.SSLContext]) -> None:
-        self._tls = tls
-        self._default = default
+        self._tls, self._default = tls, default
         self._protocols: list[str] = []
         self._loaded = _fingerprints(tls)
         self._inner = _context(tls, default)
@@ -151,21 +135,18 @@ def _context(tls: Tls, default: Callable[[], ssl.SSLContext]) -> ssl.SSLContext:
         except ssl.SSLError as error:
             raise TlsFileError(f"the ca_file {tls.ca_file} cannot be used: {_reason(error)}") from None
     if tls.certificate_file is not None:
-        _load(context, tls.certificate_file, tls.key_file)
+        files = f"the certificate_file {tls.certificate_file}"
+        _require_readable("certificate_file", tls.certificate_file)
+        if tls.key_file is not None:
+            files += f" with the key_file {tls.key_file}"
+            _require_readable("key_file", tls.key_file)
+        try:
+            context.load_cert_chain(tls.certificate_file, tls.key_file, password=_reject_passphrase)
+        except ssl.SSLError as error:
+            raise TlsFileError(f"{files} cannot be used: {_reason(error)}") from None
+        except _PassphraseError:
+            raise TlsFileError(f"{files} cannot be used: a key with a passphrase is not supported") from None
     return context
-
-
-def _load(context: ssl.SSLContext, certificate_file: str, key_file: str | None) -> None:
-    _require_readable("certificate_file", certificate_file)
-    if key_file is not None:
-        _require_readable("key_file", key_file)
-    files = f"the certificate_file {certificate_file}" + ("" if key_file is None else f" with the key_file {key_file}")
-    try:
-        context.load_cert_chain(certificate_file, key_file, password=_reject_passphrase)
-    except ssl.SSLError as error:
-        raise TlsFileError(f"{files} cannot be used: {_reason(error)}") from None
-    except _PassphraseError:
-        raise TlsFileError(f"{files} cannot be used: a key with a passphrase is not supported") from None
 
 
 def _require_readable(name: str, path: str) -> None:

@@ -1,7 +1,4 @@
-"""Tableside for Spark: join DataFrames with tables, write DataFrames to tables, and route rows to Kafka partitions.
-
-The import does not require Spark or a running service. Executors need only this package and PySpark.
-"""
+"""Tableside for Spark: join, write and route DataFrames. The import requires no Spark."""
 
 from typing import TYPE_CHECKING
 
@@ -24,24 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 __all__ = [
-    "BROADCAST",
-    "DEFAULT",
-    "DROP",
-    "ChunkSize",
-    "DefaultPartitioner",
-    "Retries",
-    "RunRefusedError",
-    "StreamPartitioner",
-    "Table",
-    "TableError",
-    "TableWriteError",
-    "WriteStats",
-    "WriteSummary",
-    "default_partition",
-    "multicast",
-    "progress",
-    "register",
-]
+    "BROADCAST", "DEFAULT", "DROP", "ChunkSize", "DefaultPartitioner", "Retries", "RunRefusedError",
+    "StreamPartitioner", "Table", "TableError", "TableWriteError", "WriteStats", "WriteSummary", "default_partition",
+    "multicast", "progress", "register",
+]  # fmt: skip
 
 
 def register(spark: "SparkSession") -> None:

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from tableside_spark.write.run_memory import Resume
     from tableside_spark.write.tokens import TokenArgument
 
-RUNS_MEMORY_S = 400 * 86_400.0
-
 WriteResult: TypeAlias = Any
 """A `WriteSummary` for a batch DataFrame, a `StreamWrite` for a streaming one."""
 
@@ -43,8 +41,8 @@ class Table:
         certificate_file: PEM file of the client's certificate, if the service requires one.
             Default: `TABLESIDE_CERTIFICATE_FILE`.
         key_file: PEM file of the certificate's key, if it is not in `certificate_file`. Default: `TABLESIDE_KEY_FILE`.
-        in_flight_max: The maximum number of requests in flight over the whole job. It is divided among the tasks that
-            can run together. Each task gets at least one. Tasks use fewer if the service has lower limits or is busy.
+        in_flight_max: The maximum number of requests in flight over the whole job, divided among its concurrent tasks,
+            at least one for each. Tasks use fewer if the service has lower limits or is busy.
         chunk: The maximum size of one request, which also limits the memory of a task. Requests are smaller if the
             service's limits require it.
         timeout_s: The timeout of one attempt, in seconds.
@@ -74,7 +72,7 @@ class Table:
     chunk: ChunkSize = field(default_factory=ChunkSize)
     timeout_s: float = 30.0
     retries: Retries = DEFAULT_RETRIES
-    runs_memory_s: float = RUNS_MEMORY_S
+    runs_memory_s: float = 400 * 86_400.0
     _totals: WriteTotals = field(default_factory=WriteTotals, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -243,9 +241,6 @@ class Table:
         without the rows that failed permanently. `allow_empty` allows that the table is empty afterwards. `note` is a
         text of at most 1,000 characters that the list of the table's generations shows.
 
-        Returns:
-            The summary of the write.
-
         Raises:
             TableWriteError: Rows failed.
             ValueError: An argument is not valid for this DataFrame, or no row was stored, and `allow_empty` is not set.
@@ -256,8 +251,10 @@ class Table:
         if frame.isStreaming:
             raise ValueError("a stream has no end after which it could replace a table: call replace in foreachBatch")
 
-        def put(generation: str) -> WriteSummary:
-            written: WriteSummary = self._generation(generation).put(
+        def put(name: str) -> WriteSummary:
+            generation = replace(self, name=name)
+            object.__setattr__(generation, "_totals", self._totals)  # its writes count in the same totals
+            written: WriteSummary = generation.put(
                 frame,
                 key,
                 columns=columns,
@@ -299,8 +296,6 @@ class Table:
         on_error: "OnError" = "fail",
     ) -> WriteResult:
         """Apply one update per key, made from all rows of that key.
-
-        Updates whose size grows with the number of rows are divided into parts, which the service applies in order.
 
         Every update carries a token, so that a repeated task changes nothing a second time:
 
@@ -388,17 +383,8 @@ class Table:
 
     @property
     def stats(self) -> WriteStats:
-        """The totals of all writes of this `Table` object in this process.
-
-        They include batches, and streaming queries of classic PySpark, but not streaming queries of Spark Connect.
-        """
+        """The totals of all writes of this object in this process, except streaming queries of Spark Connect."""
         return self._totals.stats
-
-    def _generation(self, name: str) -> "Table":
-        """Return a generation of this table, whose writes count in the same totals."""
-        generation = replace(self, name=name)
-        object.__setattr__(generation, "_totals", self._totals)
-        return generation
 
     def _connection(self) -> Connection:
         return Connection(**{argument.name: getattr(self, argument.name) for argument in fields(Connection)})
@@ -406,23 +392,11 @@ class Table:
     def _target(self) -> Target:
         return Target(self._connection(), self.name, self.in_flight_max, self.chunk)
 
-    def _request(
-        self,
-        op: str,
-        frame: "DataFrame",
-        key: str | Sequence[str],
-        partitions: Any,
-        token: "TokenArgument",
-        at_least_once: bool,
-        on_error: "OnError",
-        resume: "Resume",
-        sequence_by: "Column | str | None",
-    ) -> "WriteRequest":
-        """Check the arguments of a write, and fetch the schema of the table."""
+    def _request(self, op: str, frame: "DataFrame", key: str | Sequence[str], *arguments: Any) -> "WriteRequest":
+        """Check the arguments of a write, of which others are the last of a `WriteRequest`, and fetch the schema."""
         from tableside_spark.plan.frames import check_key_columns, with_strings
         from tableside_spark.write.request import WriteRequest
 
         target, frame = self._target(), with_strings(frame)
         table_schema, keys = fetch_table_schema(target.connection, self.name), check_key_columns(frame, key)
-        options = (op, frame, keys, partitions, token, at_least_once, on_error, resume, self.runs_memory_s, sequence_by)
-        return WriteRequest(target, self._totals, table_schema, *options)
+        return WriteRequest(target, self._totals, table_schema, self.runs_memory_s, op, frame, keys, *arguments)

@@ -64,10 +64,7 @@ def parse_variant(text: str) -> dict[str, bytes]:
 def with_arrow_column(
     frame: DataFrame, name: str, function: Callable[..., pa.Array], inputs: Sequence[Column], kind: DataType
 ) -> DataFrame:
-    """Add a column that a function computes in Python, once per row, from an Arrow array per input.
-
-    Before PySpark 4.1, all columns of the frame pass through Python, so that Arrow has to have their types.
-    """
+    """Add a column computed once per row in Python. Before 4.1, Arrow needs the types of all columns."""
     if not hasattr(pandas_functions, "arrow_udf"):
         return _map_with_column(frame, name, function, inputs, kind)
 
@@ -98,5 +95,4 @@ def _map_with_column(
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Return the major and the minor number of a version."""
     return tuple(map(int, version.split(".")[:2]))

@@ -22,7 +22,7 @@ from tableside_client.table_schema import TableSchema
 from tableside_spark.datasource.key_filters import KEY_BYTES_MAX, KEYS_MAX, select
 from tableside_spark.datasource.options import parse_read_options
 from tableside_spark.datasource.reader import Selection
-from tableside_spark.executor.remembered_values import KeyMemory, RememberedLimits
+from tableside_spark.executor.lookup_task import KeyMemory, RememberedLimits
 from tableside_spark.plan.join import join_type
 
 TEXT = TableSchema()

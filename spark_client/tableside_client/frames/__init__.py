@@ -1,4 +1,1 @@
-"""Reads and writes of frames: pyarrow Tables, and DataFrames of pandas and Polars. They need pyarrow.
-
-`Table` and `AsyncTable` have them as methods, and run the plans of this package.
-"""
+"""Plans of reads and writes of frames: pyarrow Tables, and DataFrames of pandas and Polars."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
+from itertools import chain, repeat
 from typing import Any
 
 import pyarrow as pa
@@ -20,10 +20,7 @@ _WRITER = JsonWriter()
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column in a document, and its name in messages. Of an update, also its operator.
-
-    `each` means that its values are arrays of elements.
-    """
+    """A column in a document, its name in messages, an update's operator, and whether it has arrays of elements."""
 
     column: str
     label: str
@@ -37,27 +34,19 @@ class Leaf:
         if accepted is not None and json_kind(kind) not in accepted:
             raise ValueError(f"{self.label} does not accept {kind}")
 
-    @property
-    def refuses_null(self) -> bool:
-        """Whether a null fails the row."""
-        return self.each or (self.operator is not None and self.operator.computes)
-
 
 Piece = str | Leaf
 
 
 def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None = None) -> Iterator[Piece]:
-    """Yield the JSON text of a value in pieces, with a leaf for each column.
-
-    Without a label, the leaves have the names of their columns. Raises `ValueError` for a value that is not JSON.
-    """
+    """Yield the JSON text of a value, with a leaf for each column. Raises `ValueError` for other values."""
     match value:
         case Column():
             yield Leaf(value.name, label or value.name, operator)
         case Mapping():
             yield from _members(value, lambda _, member: object_pieces(member, label))
         case list() | tuple():
-            for separator, element in zip(_separators("["), value, strict=False):
+            for separator, element in zip(chain("[", repeat(",")), value, strict=False):
                 yield separator
                 yield from object_pieces(element, label)
             yield "]" if value else "[]"
@@ -66,23 +55,17 @@ def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None =
 
 
 def update_pieces(update: Any) -> Iterator[Piece]:
-    """Yield an update in pieces: an operator document or a merge patch, or a sequence of them, separated by commas.
-
-    Raises `ValueError` for a mixture, for an unknown operator, and for a value that is not JSON.
-    """
+    """Yield the parts of an update, separated by commas. Raises `ValueError` for one that is not valid."""
     parts = [update] if isinstance(update, Mapping) else update
     if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Mapping) for part in parts):
         raise ValueError(f"an update is a mapping or a list of mappings, not {type(update).__name__}")
     for position, part in enumerate(parts):
         yield "," if position else ""
-        yield from _document_pieces(part)
-
-
-def _document_pieces(document: Mapping[str, Any]) -> Iterator[Piece]:
-    if not any(str(name).startswith("$") for name in document):
-        return _patch_pieces(document, ())
-    require_operators(document)
-    return _members(document, _operator_pieces)
+        if any(str(name).startswith("$") for name in part):
+            require_operators(part)
+            yield from _members(part, _operator_pieces)
+        else:
+            yield from _patch_pieces(part, ())
 
 
 def _operator_pieces(name: str, arguments: Any) -> Iterator[Piece]:
@@ -109,15 +92,10 @@ def _patch_pieces(patch: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[P
 
 def _members(members: Mapping[str, Any], pieces: Callable[[str, Any], Iterator[Piece]]) -> Iterator[Piece]:
     """Yield an object, with the pieces of each member by its name and value."""
-    for separator, (name, value) in zip(_separators("{"), members.items(), strict=False):
+    for separator, (name, value) in zip(chain("{", repeat(",")), members.items(), strict=False):
         yield f"{separator}{_constant(str(name))}:"
         yield from pieces(str(name), value)
     yield "}" if members else "{}"
-
-
-def _separators(start: str) -> Iterator[str]:
-    yield start
-    yield from repeat(",")
 
 
 def _constant(value: Any) -> str:
@@ -131,12 +109,7 @@ def _constant(value: Any) -> str:
 
 @dataclass
 class RowDocuments:
-    """Makes documents of the rows of a frame, and collects the problems of rows.
-
-    Attributes:
-        columns: The columns of the frame by name.
-        problems: For each row, why it cannot be sent, or None.
-    """
+    """Makes documents of a frame's rows. `problems` are, for each row, why it cannot be sent, or None."""
 
     columns: Mapping[str, pa.Array]
     problems: list[str | None]
@@ -147,8 +120,10 @@ class RowDocuments:
         leaves = [piece for piece in pieces if isinstance(piece, Leaf)]
         check_columns(list(self.columns), [leaf.column for leaf in leaves])
         for leaf in leaves:
-            leaf.require_type(self.columns[leaf.column].type)
-            self._check_nulls(leaf)
+            column = self.columns[leaf.column]
+            leaf.require_type(column.type)
+            if leaf.each or (leaf.operator is not None and leaf.operator.computes):
+                self.add_nulls(column, f"{leaf.label}: the operand is null; filter such rows")
         parts = [repeat(piece) if isinstance(piece, str) else self._column_texts(piece) for piece in pieces]
         rows = zip(range(len(self.problems)), *parts, strict=False)
         return ["".join(texts) for _, *texts in rows]
@@ -162,11 +137,6 @@ class RowDocuments:
         """Note the problem of rows whose value is null."""
         for row in pc.indices_nonzero(column.is_null()).to_pylist() if column.null_count else ():
             self.add_problem(row, problem)
-
-    def _check_nulls(self, leaf: Leaf) -> None:
-        column = self.columns[leaf.column]
-        if leaf.refuses_null:
-            self.add_nulls(column, f"{leaf.label}: the operand is null; filter such rows")
 
     def _column_texts(self, leaf: Leaf) -> list[str]:
         """Return the JSON text of each value. The text of a value that JSON cannot represent is empty."""

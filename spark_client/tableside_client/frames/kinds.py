@@ -51,7 +51,10 @@ class PandasFrames:
         """Return columns in Arrow."""
         positions = {name: at for at, name in enumerate(self.names(frame))}
         columns = {name: _converted(name, frame.iloc[:, positions[name]]) for name in names}
-        return {name: _without_nan(column) for name, column in columns.items()}
+        for name, column in columns.items():
+            if pa.types.is_floating(column.type):  # The types of pandas for nullable numbers can contain NaN.
+                columns[name] = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+        return columns
 
     def with_columns(self, frame: Any, added: pa.Table) -> Any:
         """Return the frame with columns after its own."""
@@ -72,7 +75,6 @@ class PandasFrames:
         return series.set_axis(index)
 
     def _nullable(self, kind: pa.DataType) -> Any:
-        """Return the type for a column with nulls, or None for that of Arrow."""
         if pa.types.is_boolean(kind):
             return self._pandas.BooleanDtype()
         if pa.types.is_integer(kind):
@@ -105,10 +107,7 @@ class PolarsFrames:
 
 FrameKind: TypeAlias = ArrowTables | PandasFrames | PolarsFrames
 
-_PACKAGES: dict[str, tuple[str, type[Any]]] = {
-    "pandas": ("pandas", PandasFrames),
-    "polars": ("Polars", PolarsFrames),
-}
+_PACKAGES: dict[str, tuple[str, type[Any]]] = {"pandas": ("pandas", PandasFrames), "polars": ("Polars", PolarsFrames)}
 
 
 def kind_named(name: str) -> FrameKind:
@@ -127,25 +126,23 @@ def kind_named(name: str) -> FrameKind:
 
 def kind_of(frame: Any) -> FrameKind:
     """Return the kind of a frame. Raises `TypeError` for another object, and `ValueError` for a name that repeats."""
-    kind = _kind_of(frame)
-    require_unique(kind.names(frame))
-    return kind
-
-
-def _kind_of(frame: Any) -> FrameKind:
     # A program with a frame has imported its package.
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    kind: FrameKind
     if isinstance(frame, pa.Table):
-        return ArrowTables()
-    if pandas is not None and isinstance(frame, pandas.DataFrame):
-        return PandasFrames(pandas)
-    if polars is not None and isinstance(frame, polars.DataFrame):
-        return PolarsFrames(polars)
-    if polars is not None and isinstance(frame, polars.LazyFrame):
+        kind = ArrowTables()
+    elif pandas is not None and isinstance(frame, pandas.DataFrame):
+        kind = PandasFrames(pandas)
+    elif polars is not None and isinstance(frame, polars.DataFrame):
+        kind = PolarsFrames(polars)
+    elif polars is not None and isinstance(frame, polars.LazyFrame):
         raise TypeError("a LazyFrame has no rows yet: call collect() first")
-    raise TypeError(
-        f"a frame must be a pyarrow Table, a pandas DataFrame or a Polars DataFrame, not {type(frame).__name__}"
-    )
+    else:
+        raise TypeError(
+            f"a frame must be a pyarrow Table, a pandas DataFrame or a Polars DataFrame, not {type(frame).__name__}"
+        )
+    require_unique(kind.names(frame))
+    return kind
 
 
 def require_unique(names: Sequence[str]) -> None:
@@ -164,13 +161,6 @@ def _converted(name: str, column: Any) -> pa.Array:
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         reason = str(error).splitlines()[0]
         raise ValueError(f"column {name} cannot be converted to Arrow: {reason}") from error
-
-
-def _without_nan(column: pa.Array) -> pa.Array:
-    """Return a column with null in place of NaN, which the types of pandas for nullable numbers can contain."""
-    if not pa.types.is_floating(column.type):
-        return column
-    return pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
 
 
 def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
@@ -221,13 +211,7 @@ def key_names(key: str | Sequence[str], names: Sequence[str]) -> tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class FrameKeys:
-    """The key columns of a frame.
-
-    Attributes:
-        columns: The columns by name, in the order of the table's key: strings or 64-bit integers.
-        fields: The names of the key's fields.
-        is_typed: Whether the columns have the types of the table's key.
-    """
+    """A frame's key columns in the order of the table's key, its fields' names, and whether the types match."""
 
     columns: dict[str, pa.Array]
     fields: tuple[str, ...]

@@ -17,9 +17,7 @@ from tableside_client.table_calls import TableCalls
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
 
 KEYS_PER_REQUEST = 5_000
-"""The maximum number of keys in one request."""
 RECORDS_PER_PAGE = 10_000
-"""The maximum number of records in a page of a scan."""
 
 
 def enrich(
@@ -32,7 +30,11 @@ def enrich(
 ) -> Plan[Any]:
     """Return the frame with members of the record of each row's key, as `Table.enrich` describes it."""
     _require_schema(on_mismatch, schema)
-    wanted = _wanted(columns, schema)
+    if (columns is None) == (schema is None):
+        raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
+    wanted = checked_names(columns, "columns") if columns is not None else arrow_schema(schema)
+    if not len(wanted):
+        raise ValueError("no member to add is named")
     kind = kind_of(frame)
     names = kind.names(frame)
     require_unique([*names, *(wanted.names if isinstance(wanted, pa.Schema) else wanted)])
@@ -49,16 +51,6 @@ def enrich(
     pages = list(zip(chunks, texts, strict=True))
     added = pa.table(read_values(calls.name, pages, wanted, on_mismatch))
     return kind.with_columns(frame, added if distinct.is_identity else added.take(distinct.positions))
-
-
-def _wanted(columns: Sequence[str] | None, schema: FrameSchema | None) -> pa.Schema | Sequence[str]:
-    """Return the members to add: a schema, or their names. Raises `ValueError` unless there is one of both."""
-    if (columns is None) == (schema is None):
-        raise ValueError("give either columns=, the names of the members to add, or schema=, with their types")
-    wanted = checked_names(columns, "columns") if columns is not None else arrow_schema(schema)
-    if not len(wanted):
-        raise ValueError("no member to add is named")
-    return wanted
 
 
 def _values(calls: ArrowCalls, keys: pa.Array, absent: Sequence[str]) -> Call[pa.Array]:
@@ -134,13 +126,18 @@ def read_values(
     wanted: pa.Schema | Sequence[str] | None,
     on_mismatch: OnMismatch,
 ) -> dict[str, pa.Array]:
-    """Return the members of JSON texts as one array for each, in the order of the pages.
+    """Return the members of JSON texts as one array for each, in the order of the pages of keys and texts.
 
-    A page is keys and the texts of their values, which are null for absent records. `wanted` are the members with their
-    types, or only their names, or None for all of them. Raises `ValueError` if a value does not fit, or there is no
-    common type. The message names the column and the key.
+    `wanted` are the members with their types, or their names, or None for all. Raises `ValueError`, with column and
+    key, if a value does not fit, or there is no common type.
     """
-    schema = wanted if isinstance(wanted, pa.Schema) else _inferred(table, pages, wanted)
+    if isinstance(wanted, pa.Schema):
+        schema = wanted
+    else:
+        inference = SchemaInference(table, wanted)
+        for keys, texts in pages:
+            inference.see(keys, texts)
+        schema = inference.schema()
     reader = value_reader(schema)
     nulls, columns = NullMembers(table, schema.names), list[list[pa.Array]]([] for _ in schema)
     for keys, texts in pages:
@@ -153,10 +150,3 @@ def read_values(
         field.name: pa.chunked_array(column, field.type).combine_chunks()
         for field, column in zip(schema, columns, strict=True)
     }
-
-
-def _inferred(table: str, pages: Sequence[tuple[pa.Array, pa.Array]], names: Sequence[str] | None) -> pa.Schema:
-    inference = SchemaInference(table, names)
-    for keys, texts in pages:
-        inference.see(keys, texts)
-    return inference.schema()

@@ -43,10 +43,7 @@ def _type(name: str, kind: pa.DataType | str) -> pa.DataType:
 
 
 def value_reader(schema: pa.Schema) -> JsonReader:
-    """Return a reader of values. It has the types of `plain_type`, from which Arrow casts to those of the schema.
-
-    Raises `ValueError` for a type that cannot be read from JSON. It names the column.
-    """
+    """Return a reader with the types of `plain_type`, which Arrow casts. Raises `ValueError` for other types."""
     readable = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
     return JsonReader(readable, tuple(map(str, schema.types)))
 
@@ -109,7 +106,6 @@ def _split(text: str) -> list[str]:
 
 
 COLUMNS_MAX = 1_000
-"""The maximum number of members of a schema."""
 
 _NULL, _INTEGER, _DOUBLE = pa.null(), pa.int64(), pa.float64()
 _SCALARS = {type(None): _NULL, bool: pa.bool_(), int: _INTEGER, float: _DOUBLE, str: pa.string()}
@@ -132,10 +128,7 @@ class SchemaInference:
     _types: dict[str, pa.DataType] = field(default_factory=dict)
 
     def see(self, keys: pa.Array, texts: pa.Array) -> None:
-        """Note the types of JSON texts, which are null for absent records.
-
-        Raises `ValueError` if a value has no common type with the ones before it. It names the column and the key.
-        """
+        """Note the types of JSON texts. Raises `ValueError`, with column and key, for one without a common type."""
         # One long text is parsed faster than many short ones.
         listed = ",".join(pc.fill_null(texts.cast(pa.string()), "{}").to_pylist())
         values: list[dict[str, Any]] = json.loads(f"[{listed}]")
@@ -162,7 +155,10 @@ class SchemaInference:
             try:
                 common = _unify(common, _type_of(member))
             except UnlikeTypesError as error:
-                found, other = map(_json_name, reversed(error.args))
+                found, other = (
+                    _NAMES.get(kind) or ("object" if pa.types.is_struct(kind) else "array")
+                    for kind in reversed(error.args)
+                )
                 raise ValueError(
                     f"table {self.table}: column {name} is a JSON {found} for key {key_text(keys[row].as_py())}, but a "
                     f"JSON {other} for another; correct the record, or give a schema, in which string fits any value"
@@ -201,7 +197,3 @@ def _unify(left: pa.DataType, right: pa.DataType) -> pa.DataType:
             members[member.name] = _unify(members.get(member.name, _NULL), member.type)
         return pa.struct(list(members.items()))
     raise UnlikeTypesError(left, right)
-
-
-def _json_name(kind: pa.DataType) -> str:
-    return _NAMES.get(kind) or ("object" if pa.types.is_struct(kind) else "array")

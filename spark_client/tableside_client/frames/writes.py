@@ -21,7 +21,6 @@ from tableside_client.table_calls import TableCalls, Update
 from tableside_client.table_schema import TableSchema
 
 PART_ROWS_MAX = 2_048
-"""The maximum number of a key's rows in one operation."""
 PART_BYTES_MAX = 2**20
 """The maximum size of the updates of one operation. A single update may exceed it."""
 PART_NAMES_MAX = 50_000
@@ -59,16 +58,15 @@ def update_frame(
     default: Mapping[str, Any] | None,
     token: str | None,
 ) -> Plan[int]:
-    """Apply one update per key, made from all rows of that key in their order, as `Table.update_frame` describes it.
-
-    A key with many rows has several updates. Each is a part of its rows, and sent after the one before it.
-    """
+    """Apply one update per key, as `Table.update_frame` describes it. A key with many rows has several, in order."""
     kind = kind_of(frame)
     keys = key_names(key, kind.names(frame))
     pieces, start = list(update_pieces(update)), None if default is None else list(object_pieces(default))
     if default is not None and not isinstance(default, Mapping):
         raise TypeError(f"a default must be a mapping, not {type(default).__name__}")
-    writer = _writer(token)
+    if token is not None and (not isinstance(token, str) or not 1 <= len(token) <= WRITER_CHARACTERS_MAX):
+        raise ValueError(f"token must be a text of 1 to {WRITER_CHARACTERS_MAX} characters")
+    writer = token or f"frame-{uuid.uuid4().hex}"
     table_schema = yield from _table_schema(calls)
     rows = FrameRows(calls, kind, frame, keys, table_schema, is_repeatable=token is not None)
     updates = rows.documents.texts(pieces)
@@ -101,14 +99,6 @@ def _description(calls: TableCalls[Any]) -> Call[dict[str, Any] | None]:
         return (yield from calls.describe())
     except TableNotFound:
         return None
-
-
-def _writer(token: str | None) -> str:
-    if token is None:
-        return f"frame-{uuid.uuid4().hex}"
-    if not isinstance(token, str) or not 1 <= len(token) <= WRITER_CHARACTERS_MAX:
-        raise ValueError(f"token must be a text of 1 to {WRITER_CHARACTERS_MAX} characters")
-    return token
 
 
 def _orders(documents: RowDocuments, name: str) -> pa.Array:
@@ -203,7 +193,13 @@ class FrameRows:
         start = 0
         for piece, failed in zip(pieces, results, strict=True):
             for position, group in enumerate(groups[start : start + len(piece)]):
-                self._note(group, failed, position)
+                if failed is None:
+                    self._unsent += len(group)
+                elif position in failed:
+                    self._failures.update(dict.fromkeys(group, failed[position]))
+                    self._failed_keys[self.keys.key(group[0])] = failed[position]
+                else:
+                    self._written += len(group)
             start += len(piece)
 
     def _send_piece(self, piece: pa.RecordBatch, op: str, writer: str | None) -> Call[dict[int, TablesideError] | None]:
@@ -230,15 +226,6 @@ class FrameRows:
             position: error(self._calls.name, retriable=bool(row.pop("retriable")), **row)
             for position, row in zip(at.to_pylist(), found, strict=True)
         }
-
-    def _note(self, group: list[int], failed: dict[int, TablesideError] | None, position: int) -> None:
-        if failed is None:
-            self._unsent += len(group)
-        elif position in failed:
-            self._failures.update(dict.fromkeys(group, failed[position]))
-            self._failed_keys[self.keys.key(group[0])] = failed[position]
-        else:
-            self._written += len(group)
 
     def written(self) -> int:
         """Return the number of rows that were written. Raises `FrameWriteError` if some were not."""

@@ -1,4 +1,1 @@
-"""The data source `tableside`: scans, batch writes and streaming writes.
-
-Imports all packages before it.
-"""
+"""The data source `tableside`: scans, batch writes and streaming writes."""

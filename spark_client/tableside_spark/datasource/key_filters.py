@@ -1,8 +1,4 @@
-"""Turn filters on key columns into the selection of the records to read. Requires PySpark 4.1.
-
-Spark removes the filters that a selection uses from the query, so a selection contains exactly the records that match
-these filters.
-"""
+"""Turn filters on key columns, which Spark then drops, into exactly the records to read. Requires PySpark 4.1."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -22,7 +18,6 @@ LEADING_MAX = 100
 """The maximum number of scans with a first part of the key."""
 
 KEY_BYTES_MAX = 1024
-"""The maximum length of a text in a key."""
 
 _INTEGERS = (ByteType, ShortType, IntegerType, LongType)
 
@@ -38,7 +33,6 @@ class _ColumnFilters:
     prefix_filters: list[Filter] = field(default_factory=list)
 
     def add(self, condition: Filter) -> None:
-        """Note a filter, if its type and the type of its operand are known."""
         match condition:
             case EqualTo(value=value) | EqualNullSafe(value=value) if type(value) is self.kind:
                 self._intersect([value])
@@ -66,12 +60,8 @@ def select(
 ) -> tuple[Selection, list[Filter]]:
     """Return the selection, and the filters that it uses.
 
-    Args:
-        filters: The conditions of the query, which must all be true.
-        keys: The key columns in the order of the key.
-        schema: The columns of the query.
-        table_schema: The types of the key, and the number of partitions.
-        given: The selection of the options. If it has a prefix or a first part, filters on the key are not used.
+    `keys` are in the order of the key. If the selection of the options, `given`, has a prefix or a first part, filters
+    on the key are not used.
     """
     columns = _columns(keys, schema, table_schema)
     for condition in filters:

@@ -14,29 +14,11 @@ from tableside_spark.plan.expiry import ExpiryArgument, require_one
 
 _FILE_OPTIONS = ("token_file", "ca_file", "certificate_file", "key_file")
 _TABLE_OPTIONS = {
-    *_FILE_OPTIONS,
-    "path",
-    "url",
-    "table",
-    "key",
-    "value",
-    "splits",
-    "prefix",
-    "partition",
-    "partitions",
-    "on_mismatch",
-    "pushdown",
-    "decimals",
-    "sequence_by",
-    "ttl_s",
-    "expires_at",
-    "truncate",
-    "allow_empty",
+    *_FILE_OPTIONS, "path", "url", "table", "key", "value", "splits", "prefix", "partition", "partitions",
+    "on_mismatch", "pushdown", "decimals", "sequence_by", "ttl_s", "expires_at", "truncate", "allow_empty",
     "at_least_once",
-}
+}  # fmt: skip
 _STREAM_OPTIONS = {"checkpointlocation", "queryname"}
-_CATALOG_PREFIX = "option."
-"""The options of CREATE TABLE also have names with it."""
 _WITHOUT_CATALOG = (
     "Spark passes no options to a table of its catalog, as CREATE TABLE and saveAsTable make it: "
     "use CREATE TEMPORARY VIEW … USING tableside OPTIONS (…)"
@@ -45,10 +27,7 @@ _WITHOUT_CATALOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """The table of a data source, its connection, its key columns in order, and its schema.
-
-    `value` is the name of the column with the JSON text of whole values, if the options name one.
-    """
+    """A data source's table, connection, key columns in order, schema, and column with the JSON text, if any."""
 
     connection: Connection
     table: str
@@ -62,7 +41,7 @@ def parse_options(options: Mapping[str, str]) -> TableOptions:
     values = {name.lower(): option for name, option in options.items()}
     if "token" in values:
         raise ValueError("the option token is rejected: plans and logs show options. Use token_file or TABLESIDE_TOKEN")
-    if any(name.startswith(_CATALOG_PREFIX) for name in values):
+    if any(name.startswith("option.") for name in values):  # of CREATE TABLE
         raise ValueError(_WITHOUT_CATALOG)
     unknown = sorted(set(values) - _TABLE_OPTIONS - _STREAM_OPTIONS)
     if unknown:
@@ -112,27 +91,16 @@ def parse_expiry(options: Mapping[str, str]) -> Expiry | None:
 
 
 _ROLE = "tableside"
-_TEXT = {_ROLE: "value"}
 
 
 def text_field(name: str) -> StructField:
-    """Return the column with the JSON text of whole values, for a schema that the caller does not choose.
-
-    Spark keeps its metadata in frames, files and views, so that a later write recognizes the text.
-    """
-    return StructField(name, StringType(), metadata=_TEXT)
+    """Return the column with the JSON text of whole values. A later write recognizes the text by the metadata."""
+    return StructField(name, StringType(), metadata={_ROLE: "value"})
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table's records. Each other column is a member of the value.
-
-    Attributes:
-        keys: The key columns in the order of the key.
-        partition: The column with the index of the partition, for partitioned tables.
-        text: The column with the JSON text of the whole value.
-        members: The other columns.
-    """
+    """The columns of a table's records: the key in order, the partition's index, the whole value, and members."""
 
     keys: tuple[str, ...]
     partition: str | None
@@ -193,39 +161,31 @@ def parse_read_options(options: Mapping[str, str], table_schema: TableSchema) ->
     """Parse the options. Raises `ValueError` for options that are not valid for this table."""
     on_mismatch = options.get("on_mismatch", "fail")
     require_known(on_mismatch)
+    splits = options.get("splits")
+    if splits is not None and not (splits.isdecimal() and 1 <= int(splits) <= SPLITS_MAX):
+        raise ValueError(f"the option splits is a number from 1 to {SPLITS_MAX}, not {splits!r}")
     partition, partitions = options.get("partition"), options.get("partitions")
     if partition is not None and table_schema.partitions and len(table_schema.key_types) == 1:
         partition, partitions = None, partition
+    indexes: tuple[int, ...] | None = None
+    count = table_schema.partitions
+    if partitions is not None:
+        if not count:
+            raise ValueError("the option partitions is for a partitioned table")
+        texts = [index.strip() for index in partitions.split(",")]
+        if not all(index.isdecimal() and int(index) < count for index in texts):
+            raise ValueError(f"partitions are numbers from 0 to {count - 1}, separated by commas, not {partitions!r}")
+        indexes = tuple(sorted({int(index) for index in texts}))
     return ReadOptions(
-        splits=_parse_splits(options.get("splits")),
+        splits=default_splits() if splits is None else int(splits),
         prefix=options.get("prefix"),
         partition=partition,
-        partitions=None if partitions is None else _parse_partitions(partitions, table_schema.partitions),
+        partitions=indexes,
         on_mismatch=cast("OnMismatch", on_mismatch),
         pushdown=parse_flag(options, "pushdown"),
     )
 
 
 def default_splits() -> int:
-    """Return the default number of splits.
-
-    A data source cannot find out how many tasks Spark runs concurrently, so it is derived from the CPUs of the driver.
-    """
+    """Return the default number of splits. A data source knows only the CPUs of the driver, not Spark's slots."""
     return min(SPLITS_PER_CPU * (os.cpu_count() or 1), SPLITS_DEFAULT_MAX)
-
-
-def _parse_splits(text: str | None) -> int:
-    if text is None:
-        return default_splits()
-    if not text.isdecimal() or not 1 <= int(text) <= SPLITS_MAX:
-        raise ValueError(f"the option splits is a number from 1 to {SPLITS_MAX}, not {text!r}")
-    return int(text)
-
-
-def _parse_partitions(text: str, count: int | None) -> tuple[int, ...]:
-    if not count:
-        raise ValueError("the option partitions is for a partitioned table")
-    indexes = [index.strip() for index in text.split(",")]
-    if not all(index.isdecimal() and int(index) < count for index in indexes):
-        raise ValueError(f"partitions are numbers from 0 to {count - 1}, separated by commas, not {text!r}")
-    return tuple(sorted({int(index) for index in indexes}))

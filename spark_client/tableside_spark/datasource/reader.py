@@ -155,21 +155,18 @@ class TableReader(DataSourceReader):
     def read(self, partition: PageScan | KeyLookup) -> Iterator[pa.RecordBatch]:  # type: ignore[override] # our own partitions
         """Read the records of a task."""
         pages = self._scan(partition) if isinstance(partition, PageScan) else self._look_up(partition)
+        names = [field.name for field in self._decoder.columns.members]
+        nulls = NullMembers(self._target.table, names)
         try:
             with one_generation():
-                yield from self._decoded(read_ahead(pages))
+                for page in filter(len, read_ahead(pages)):
+                    rows = self._decoder.decode(page)
+                    nulls.see([rows.column(name) for name in names], len(rows))
+                    yield rows
+                nulls.log()
         except MismatchError as error:
             # Spark prints the traceback, which adds nothing.
             raise error.with_traceback(None) from None
-
-    def _decoded(self, pages: Iterator[pa.Table]) -> Iterator[pa.RecordBatch]:
-        names = [field.name for field in self._decoder.columns.members]
-        nulls = NullMembers(self._target.table, names)
-        for page in filter(len, pages):
-            rows = self._decoder.decode(page)
-            nulls.see([rows.column(name) for name in names], len(rows))
-            yield rows
-        nulls.log()
 
     def _table(self) -> ArrowTable:
         return shared_client(self._target.connection).arrow_table(self._target.table)

@@ -1,7 +1,4 @@
-"""The data source `tableside`: parallel reads by split, appends, and overwrites.
-
-It supports `load` and `save`. `Table` also updates, deletes and returns counts.
-"""
+"""The data source `tableside`: parallel reads by split, appends, and overwrites."""
 
 from typing import TYPE_CHECKING, cast
 

@@ -6,7 +6,6 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from tableside_spark.datasource.options import TableOptions
 from tableside_spark.datasource.writers import CHUNKS_MAX, PutSender
 from tableside_spark.executor.operation_batch import Token
 from tableside_spark.write.query_memory import Content, sequence_of
@@ -30,18 +29,15 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Send the rows of a task. The first failed row ends the task."""
-        return self._puts.send_all(iterator, None if self._at_least_once else _task_token(self._puts.target))
-
-
-def _task_token(target: TableOptions) -> Token:
-    context = TaskContext.get()
-    properties = [context and context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
-    if None in properties:
-        raise UnsoundTokenError(
-            "Spark does not provide the query and micro-batch of this task: set the option at_least_once"
-        )
-    query, batch, run = map(str, properties)
-    sequence = sequence_of(
-        target.connection, target.table, query, int(batch), Content(digest=run, run=run), harmless=True
-    )
-    return Token(query, sequence * CHUNKS_MAX)
+        if self._at_least_once:
+            return self._puts.send_all(iterator)
+        context, target = TaskContext.get(), self._puts.target
+        properties = [context and context.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID, RUN_ID)]
+        if None in properties:
+            raise UnsoundTokenError(
+                "Spark does not provide the query and micro-batch of this task: set the option at_least_once"
+            )
+        query, batch, run = map(str, properties)
+        content = Content(digest=run, run=run)
+        sequence = sequence_of(target.connection, target.table, query, int(batch), content, harmless=True)
+        return self._puts.send_all(iterator, Token(query, sequence * CHUNKS_MAX))

@@ -1,8 +1,4 @@
-"""Data source writes: appends, and the mode `overwrite`. On executors, Arrow rows become puts.
-
-A data source receives rows as Arrow batches, so their JSON is produced in Python, row by row. `Table.put` produces it
-in the JVM, which is faster.
-"""
+"""Data source writes: appends, and the mode `overwrite`. Executors encode JSON in Python, row by row."""
 
 import dataclasses
 import time
@@ -40,8 +36,8 @@ class Encoder:
 
     columns: Columns
     decimals: Decimals
-    sequence_by: str | None = None
-    expiry: Expiry | None = None
+    sequence_by: str | None
+    expiry: Expiry | None
 
     @classmethod
     def from_schema(
@@ -49,8 +45,8 @@ class Encoder:
         schema: StructType,
         target: TableOptions,
         decimals: Decimals,
-        sequence_by: str | None = None,
-        expiry: Expiry | None = None,
+        sequence_by: str | None,
+        expiry: Expiry | None,
     ) -> Self:
         """Create an encoder. Raises `ValueError` for a missing column, and for types that JSON cannot represent."""
         columns = Columns.from_schema(schema, target)
@@ -91,13 +87,10 @@ class Encoder:
         if self.sequence_by is not None:
             puts["order"] = orders(rows.column(self.sequence_by))
         if self.expiry is not None:
-            puts["ttl_s"] = self._ttls(self.expiry.given, rows)
+            given = self.expiry.given
+            is_column = isinstance(given, str)
+            puts["ttl_s"] = ttls(rows.column(given), time.time()) if is_column else pa.repeat(given, len(rows))
         return pa.table(puts)
-
-    def _ttls(self, expiry: float | str, rows: pa.RecordBatch) -> pa.Array:
-        if isinstance(expiry, str):
-            return ttls(rows.column(expiry), time.time())
-        return pa.repeat(pa.scalar(expiry, pa.float64()), len(rows))
 
     def _texts(self, rows: pa.RecordBatch) -> pa.Array:
         writer, names = JsonWriter(self.decimals), [field.name for field in self.columns.members]
@@ -168,10 +161,7 @@ class TableWriter(DataSourceArrowWriter):
 
 
 def _last_put_per_key(puts: pa.Table) -> pa.Table:
-    """Keep only the last put of each key, so that neither a token nor a retry of some puts changes the result.
-
-    The last one has the highest order, if there are orders.
-    """
+    """Keep the last put of each key, of the highest order, so that tokens and retries of some change nothing."""
     puts = puts.sort_by("order") if "order" in puts.column_names else puts  # equal orders keep their sequence
     identities = puts.select(
         [name for name in puts.column_names if name not in ("value", "order", "ttl_s")]
@@ -184,10 +174,7 @@ RECORDS_PER_PAGE = 5_000
 
 
 class ReplacingWriter(TableWriter):
-    """Puts the rows of a query in a new generation, and activates it when all of them are stored.
-
-    If the query fails, the table keeps its records.
-    """
+    """Puts the rows of a query in a new generation, and activates it when all of them are stored."""
 
     def __init__(self, puts: PutSender, *, allow_empty: bool) -> None:
         """Create the generation. Spark calls this on the driver, after the stages before the write."""

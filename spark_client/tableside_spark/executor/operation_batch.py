@@ -33,8 +33,6 @@ TTL_S_MIN = 0.001
 RESET = "#reset"
 """The suffix of the writer's name for a delete that precedes an update in the same write."""
 
-_PARTITIONS = pa.list_(pa.int32())
-
 
 def internal(name: str) -> str:
     """Return the name of an internal column. Internal columns begin with `__`."""
@@ -62,10 +60,7 @@ class KeyColumns(NamedTuple):
 def build_batch(
     operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, now_s: float
 ) -> tuple[pa.Table, str | None]:
-    """Build the batch, and the operation for the parameter `?op=`.
-
-    The latter is None if rows differ. The batch then has the column `op`. `now_s` is the time, in seconds since 1970.
-    """
+    """Build the batch, and the operation for the parameter `?op=`, None if rows differ in their column `op`."""
     count = len(operations)
     columns = {"key": keys.values(operations)}
     columns |= {name: operations[internal(name)] for name in documents}
@@ -79,14 +74,16 @@ def build_batch(
         columns["partitions"] = partition_lists(operations[PARTITION])
     if DELETE not in operations.column_names:
         return pa.table(columns), op
-    return _with_deletes(pa.table(columns), op, _delete_mask(operations, op)), None
+    batch, deletes = pa.table(columns), _delete_mask(operations, op)
+    for position, field in enumerate(batch.schema):
+        if field.name not in ("key", "sequence", "order", "partitions"):  # what a delete accepts
+            kept = pc.if_else(deletes, pa.scalar(None, field.type), batch[field.name])
+            batch = batch.set_column(position, field.name, kept)
+    return batch.append_column("op", pc.if_else(deletes, "delete", op)), None
 
 
 def problems(operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str]) -> pa.ChunkedArray:
-    """Return the reason why an operation must not be sent, or null: `PROBLEM`, or a text that is not valid UTF-8.
-
-    A single invalid text would fail all operations of its request.
-    """
+    """Return why an operation must not be sent, or null: one invalid text would fail its whole request."""
     found = operations[PROBLEM]
     for name in keys.columns:
         found = _with_problem(found, invalid_utf8(operations[name]), f"key column {name} is not valid UTF-8")
@@ -113,20 +110,8 @@ def _delete_mask(operations: pa.Table, op: str) -> pa.ChunkedArray:
     return operations[DELETE] if op == "put" else pc.is_null(operations[internal("update")])
 
 
-def _with_deletes(batch: pa.Table, op: str, deletes: pa.ChunkedArray) -> pa.Table:
-    """Add the column `op`, and clear all columns but those that a delete accepts."""
-    for position, field in enumerate(batch.schema):
-        if field.name not in ("key", "sequence", "order", "partitions"):
-            kept = pc.if_else(deletes, pa.scalar(None, field.type), batch[field.name])
-            batch = batch.set_column(position, field.name, kept)
-    return batch.append_column("op", pc.if_else(deletes, "delete", op))
-
-
 def ttls(expiry: pa.Array | pa.ChunkedArray, now_s: float) -> pa.Array | pa.ChunkedArray:
-    """Return times to live in seconds: numbers unchanged, and the time that is left until dates and timestamps.
-
-    If none is left, the record expires `TTL_S_MIN` after its write, with all effects of a write.
-    """
+    """Return times to live in seconds: numbers, or what is left until dates and timestamps, at least `TTL_S_MIN`."""
     if not pa.types.is_temporal(expiry.type):
         return expiry.cast(pa.float64(), safe=False)
     integer, unit_s = (pa.int32(), 86_400.0) if pa.types.is_date(expiry.type) else (pa.int64(), 1e-6)
@@ -136,11 +121,10 @@ def ttls(expiry: pa.Array | pa.ChunkedArray, now_s: float) -> pa.Array | pa.Chun
 
 def partition_lists(indexes: pa.Array | pa.ChunkedArray) -> pa.Array:
     """Convert indexes to lists: one element each, and an empty list for `NO_PARTITION`."""
-    return pa.array([[] if index == NO_PARTITION else [index] for index in indexes.to_pylist()], _PARTITIONS)
+    return pa.array([[] if index == NO_PARTITION else [index] for index in indexes.to_pylist()], pa.list_(pa.int32()))
 
 
 PARTS_MAX = 2**20
-"""The maximum number of parts of a key in one write."""
 PART = "~"
 """Separates the name of a writer from the five hexadecimal digits of the derived writer's name."""
 
@@ -163,10 +147,7 @@ def part_token(token: Token | None, later_parts: int) -> Token | None:
 
 
 def rounds(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """Divide operations into rounds with the same number of later parts.
-
-    Each round must be consumed before the next. A key occurs in a round once, so the order within a round is free.
-    """
+    """Divide operations into rounds, to be consumed in order, with equal later parts: each key occurs once."""
     for later_parts, pieces in groupby(_pieces(batches), key=itemgetter(0)):
         yield later_parts, map(itemgetter(1), pieces)
 

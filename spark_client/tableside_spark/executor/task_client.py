@@ -72,11 +72,7 @@ class Target:
 
 
 def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool = False) -> TableSchema:
-    """Fetch the schema of a table.
-
-    For a table that does not exist yet, return the defaults, because the first write may create it, or raise
-    `TableError` if it must exist.
-    """
+    """Fetch a table's schema, or the defaults of one that its first write creates, unless it `must_exist`."""
     with connection.open() as client:
         try:
             description = client.table(table).describe()

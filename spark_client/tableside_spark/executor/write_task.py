@@ -48,10 +48,7 @@ _REPLAYED, _SUPERSEDED, _RETRIES, _SENT, _AT = map(
 
 @dataclass(frozen=True, slots=True)
 class WriteSpec:
-    """The parameters of a write that both the driver and the executors need.
-
-    `documents` are the columns of JSON text besides the key: `value`, or `update` and `default`.
-    """
+    """The parameters of a write on driver and executors. `documents` are the columns of JSON text."""
 
     connection: Connection
     table: str
@@ -92,24 +89,21 @@ class WriteTask:
         operations = pa.Table.from_batches([chunk])
         if self.stop_at_failure and state.has_failed:
             return self._report(_not_sent(operations.slice(0, 0), None), {"unsent": _total(operations[ROWS])})
-        outcomes = self._with_outcomes(state, operations, part_token(self.token, later_parts))
+        found = problems(operations, self.spec.op, self.spec.keys, self.spec.documents)
+        operations = operations.set_column(operations.schema.get_field_index(PROBLEM), PROBLEM, found)
+        invalid, valid = _divide(operations, pc.is_valid(found))
+        held, sendable = _divide(valid, state.stopped.mask(valid))
+        parts = [_not_sent(invalid, invalid[PROBLEM])] if len(invalid) else []
+        parts += [_with_outcome(held, *state.stopped.reasons(held), sent=False)] if len(held) else []
+        if len(sendable):
+            parts.append(self._send_after_resets(state.client, sendable, part_token(self.token, later_parts)))
+        outcomes = pa.concat_tables(parts)
         failed = outcomes.filter(pc.is_valid(outcomes[CODE]))
         if len(failed):
             state.has_failed = True
         if later_parts:
             state.stopped.add(failed, CODE, DETAIL, RETRIABLE)
         return self._report(failed, _counts(outcomes) | {"waited_ms": state.client.take_waited_ms()})
-
-    def _with_outcomes(self, state: "_TaskState", operations: pa.Table, token: Token | None) -> pa.Table:
-        """Send the valid operations, and return all of them with `CODE`, `DETAIL` and the counted columns."""
-        found = problems(operations, self.spec.op, self.spec.keys, self.spec.documents)
-        operations = operations.set_column(operations.schema.get_field_index(PROBLEM), PROBLEM, found)
-        invalid, valid = _divide(operations, pc.is_valid(found))
-        held, sendable = _divide(valid, state.stopped.mask(valid))
-        outcomes = [_not_sent(invalid, invalid[PROBLEM])] if len(invalid) else []
-        outcomes += [_with_outcome(held, *state.stopped.reasons(held), sent=False)] if len(held) else []
-        outcomes += [self._send_after_resets(state.client, sendable, token)] if len(sendable) else []
-        return pa.concat_tables(outcomes)
 
     def _send_after_resets(self, client: TaskClient, operations: pa.Table, token: Token | None) -> pa.Table:
         """Send operations, after the deletes that precede updates. If a delete fails, its update is not sent."""
@@ -143,9 +137,13 @@ class WriteTask:
         return _with_outcome(operations, *reason, sent=True, retries=response["retries"], **flags)
 
     def _report(self, failures: pa.Table, counts: dict[str, int]) -> pa.RecordBatch:
-        """Return one row of counts, followed by the failures."""
         names = [*self.shown, ROWS, CODE, DETAIL, RETRIABLE]
-        failures = (_merge_equal_failures(failures) if self.stop_at_failure else failures).select(names)
+        if self.stop_at_failure:  # Equal failures become the first of them, with the sum of their rows.
+            numbered = failures.append_column(_AT, pa.array(range(len(failures)), pa.int64()))
+            alike = numbered.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(_AT, "min"), (ROWS, "sum")])
+            failures = failures.take(alike[f"{_AT}_min"])
+            failures = failures.set_column(failures.schema.get_field_index(ROWS), ROWS, alike[f"{ROWS}_sum"])
+        failures = failures.select(names)
         first = pa.table({internal(name): pa.array([counts.get(name, 0)], pa.int64()) for name in COUNTS})
         rows = pa.concat_tables([first, failures], promote_options="default")
         zeros = [pc.fill_null(rows[internal(name)], 0) for name in COUNTS]
@@ -164,7 +162,6 @@ class _TaskState:
 
 
 def _divide(operations: pa.Table, mask: pa.Array | pa.ChunkedArray) -> tuple[pa.Table, pa.Table]:
-    """Return the operations whose mask is true, and the others."""
     if not pc.any(mask, min_count=0).as_py():
         return operations.slice(0, 0), operations
     return operations.filter(mask), operations.filter(pc.invert(mask))
@@ -191,7 +188,6 @@ def _counts(outcomes: pa.Table) -> dict[str, int]:
 
 
 def _not_sent(operations: pa.Table, details: pa.ChunkedArray | None) -> pa.Table:
-    """Return the operations as failed without being sent."""
     return _with_outcome(operations, INVALID_OPERATION, "" if details is None else details, False, sent=False)
 
 
@@ -220,14 +216,6 @@ def _with_outcome(
         column = given.cast(kind) if is_column else pa.repeat(pa.scalar(given, kind), len(operations))
         operations = operations.append_column(name, column)
     return operations
-
-
-def _merge_equal_failures(failures: pa.Table) -> pa.Table:
-    """Combine failures with the same code and detail into the first of them, with the sum of their rows."""
-    numbered = failures.append_column(_AT, pa.array(range(len(failures)), pa.int64()))
-    alike = numbered.group_by([CODE, DETAIL, RETRIABLE]).aggregate([(_AT, "min"), (ROWS, "sum")])
-    first = failures.take(alike[f"{_AT}_min"])
-    return first.set_column(first.schema.get_field_index(ROWS), ROWS, alike[f"{ROWS}_sum"])
 
 
 def _total(rows: Any, mask: Any = None) -> int:

@@ -28,10 +28,7 @@ class Concurrency:
 
 
 def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: ChunkSize) -> Concurrency:
-    """Return the concurrency of a job whose session has so many slots.
-
-    `in_flight_max` and `chunk` are upper bounds. With many tasks, requests are smaller rather than too many.
-    """
+    """Return the concurrency of a job with so many slots, within the service's limits and these upper bounds."""
     requests = min(in_flight_max, _share(limits.in_flight_max))
     operations, size_bytes = _share(limits.operations_in_flight_max), _share(limits.bytes_in_flight_max)
     tasks = min(slots, requests, operations, size_bytes)
@@ -42,10 +39,7 @@ def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: Ch
 
 
 def divide_in_flight(frame: DataFrame, limits: ServiceLimits, target: Target) -> tuple[DataFrame, Concurrency]:
-    """Return the DataFrame, coalesced if there are more slots than tasks, and the concurrency of the job.
-
-    The number of concurrent tasks is determined when the plan is made. Executors that join later exceed the limit.
-    """
+    """Return the DataFrame, coalesced if there are more slots than tasks, and the job's concurrency."""
     slots = _slot_count(frame)
     divided = concurrency(limits, slots, target.in_flight_max, target.chunk)
     return (frame.coalesce(divided.tasks) if divided.tasks < slots else frame), divided
@@ -56,7 +50,6 @@ def _share(limit: int) -> int:
 
 
 def _slot_count(frame: DataFrame) -> int:
-    """The number of tasks that the session runs concurrently."""
     session = frame.sparkSession
     if not is_remote(frame):
         return max(1, session.sparkContext.defaultParallelism)

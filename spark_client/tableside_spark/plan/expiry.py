@@ -43,10 +43,7 @@ def require_expiry_type(argument: ExpiryArgument, kind: DataType) -> None:
 
 
 def expiry_columns(frame: DataFrame, ttl_s: TtlS, expires_at: ExpiresAt) -> list[Column]:
-    """Return the column `EXPIRY`, if an argument is given: seconds as doubles, or timestamps or dates.
-
-    Raises `ValueError` for a column that is missing or has another type.
-    """
+    """Return the column `EXPIRY`, if given. Raises `ValueError` if it is missing or has another type."""
     require_one(ttl_s, expires_at)
     if expires_at is not None:
         return [_typed(frame, "expires_at", expires_at).alias(EXPIRY)]

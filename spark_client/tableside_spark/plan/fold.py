@@ -1,8 +1,6 @@
 """Fold the rows of a key into one update if the result is exact. Otherwise they become an ordered list of updates.
 
-Folded and listed updates produce equal records. A fold is an aggregate expression per leaf of the document, by the rule
-of its operator in `tableside_client.operators`.
-
+A fold is an aggregate expression per leaf of the document, by the rule of its operator in `tableside_client.operators`.
 If nulls are omitted, the null operands of rows are ignored. If they are written, rows with a null that the operator
 does not accept have a problem, so that they are not selected.
 """
@@ -39,18 +37,8 @@ class Fold:
     overflows: list[tuple[Column, str]] = field(default_factory=list)
 
 
-def require_operand_type(row_leaf: RowLeaf) -> None:
-    """Raise `ValueError` for an operand type that the operator does not accept."""
-    leaf, kind = row_leaf.leaf, row_leaf.kind
-    if json_kind(kind) not in leaf.operands:
-        raise ValueError(f"{leaf.label} does not accept {kind.simpleString()}")
-
-
 def is_foldable(row_leaf: RowLeaf) -> bool:
-    """Whether folding this leaf gives exactly the same result as applying its rows one after the other.
-
-    Strings are ordered and compared in the same way as in the service only if they have no collation.
-    """
+    """Whether folding is exact. Spark compares strings as the service does only if they have no collation."""
     texts = (kind for kind in scalar_types(row_leaf.kind) if isinstance(kind, StringType))
     return json_kind(row_leaf.kind) in row_leaf.leaf.folded and all(kind == StringType() for kind in texts)
 
@@ -73,10 +61,6 @@ class RowSelection:
     def masked(self, column: Column) -> Column:
         """Return the column for selected rows, and null for others, which aggregates ignore."""
         return column if self.rows is None else F.when(self.rows, column)
-
-    def count(self) -> Column:
-        """Count the selected rows."""
-        return F.count(F.lit(1)) if self.rows is None else F.count_if(self.rows)
 
     def first(self, column: Column) -> Column:
         """Return the column's value in the first row, or in any row without an order."""
@@ -147,8 +131,13 @@ def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, null
     leaf, name = row_leaf.leaf, row_leaf.name
     comparable = _is_comparable(row_leaf.kind)
     as_set = as_set and comparable
-    result.aggregates[name] = _collected(name, selection, as_set=as_set)
-    pairs = F.col(name)
+    pairs, element = F.col(name), F.col(name).alias("element")  # in structs, because collecting drops nulls
+    if selection.order is not None:
+        ordered = F.struct(selection.order.alias("order"), element)
+        result.aggregates[name] = F.collect_list(selection.masked(ordered))
+    else:
+        collect = F.collect_set if as_set else F.collect_list
+        result.aggregates[name] = collect(selection.masked(F.struct(element)))
     if selection.order is not None:
         pairs = F.sort_array(pairs) if comparable else F.array_sort(pairs, _compared_by_order)
     elements = F.transform(pairs, lambda pair: pair["element"])
@@ -161,14 +150,6 @@ def _add_elements(result: Fold, row_leaf: RowLeaf, selection: RowSelection, null
         elements = elements if selection.order is not None else F.sort_array(elements)
     document = leaf.with_elements(elements)
     result.values.append(F.when(~is_absent, document) if nulls == "omit" else document)
-
-
-def _collected(name: str, selection: RowSelection, *, as_set: bool) -> Column:
-    """Collect elements wrapped in structs, because collecting drops nulls."""
-    if selection.order is not None:
-        return F.collect_list(selection.masked(F.struct(selection.order.alias("order"), F.col(name).alias("element"))))
-    element = selection.masked(F.struct(F.col(name).alias("element")))
-    return F.collect_set(element) if as_set else F.collect_list(element)
 
 
 def _compared_by_order(left: Column, right: Column) -> Column:

@@ -37,7 +37,7 @@ def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, 
         raise ValueError("no key column is named")
     for name in names:
         named_column(frame, name)
-        if not isinstance(kind := type_of(frame, name), _KEY_TYPES):
+        if not isinstance(kind := frame.schema[name].dataType, _KEY_TYPES):
             raise ValueError(f"key column {name!r} is {kind.simpleString()}: a key is a string or an integer")
     return names
 
@@ -82,18 +82,10 @@ def require_free_names(names: Sequence[str]) -> None:
         raise ValueError(f"the column name {taken[0]!r} is reserved for internal columns: rename the column first")
 
 
-def type_of(frame: DataFrame, name: str) -> T.DataType:
-    """Return the type of a column."""
-    return frame.schema[name].dataType
-
-
 def map_arrow(
     frame: DataFrame, function: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: T.StructType
 ) -> DataFrame:
-    """Call `mapInArrow` with columns of any name. PySpark interprets dots and backticks in names.
-
-    The results of the function may have other names than the `schema`.
-    """
+    """Call `mapInArrow` with columns of any name. The results may have other names than the `schema`."""
     names, results = frame.columns, schema.names
     numbered = frame.toDF(*(f"c{position}" for position in range(len(names))))
 

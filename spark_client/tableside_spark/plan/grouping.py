@@ -1,8 +1,4 @@
-"""Group checked rows into operations: one per key, folded if the result is exact, otherwise a list of updates.
-
-Everything in this module is a JVM expression made from column names only, so that it can be built again for each
-micro-batch.
-"""
+"""Group checked rows into operations, by JVM expressions of column names, to be built for each micro-batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +21,7 @@ class Grouping:
     """Builds operations from checked rows. Here, every row is a separate operation.
 
     The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER`, `EXPIRY` and
-    `DELETE`.
-    The operations have the same columns without `ORDER`, and `ROWS`. If `DELETE` is true and there is an update, the
-    record is deleted before the update.
+    `DELETE`. The operations have the same columns without `ORDER`, and `ROWS`. A delete precedes an update.
     """
 
     @property
@@ -133,7 +127,6 @@ class UpdatePerKey(OnePerKey):
         return self.document is None or any(part.leaf.operator.elements for part in self.leaves)
 
     def _selected(self) -> Column:
-        """The condition for rows whose update is applied."""
         is_valid = F.col(PROBLEM).isNull()
         return is_valid & F.col(LIVE) if self._marks_live else is_valid
 
@@ -162,10 +155,11 @@ class UpdatePerKey(OnePerKey):
         return grouped.withColumn(UPDATE, self._null_without_updates(F.col(UPDATE))).drop(_UPDATES)
 
     def _key_aggregates(self) -> list[Column]:
-        """The aggregates of a key's rows, apart from the update."""
         selection = self._selection()
         default = [selection.first(F.col(DEFAULT)).alias(DEFAULT)] if self.has_default else []
-        deletes = [F.bool_or(DELETE).alias(DELETE), selection.count().alias(_UPDATES)] if self.deletes else []
+        deletes = (
+            [F.bool_or(DELETE).alias(DELETE), F.count_if(self._selected()).alias(_UPDATES)] if self.deletes else []
+        )
         expiry = [selection.last_given(EXPIRY).alias(EXPIRY)] if self.has_expiry else []
         return [F.count(F.lit(1)).alias(ROWS), *default, *deletes, *expiry]
 
@@ -206,18 +200,11 @@ _WEIGHT = internal("weight")
 def add_later_parts(
     rows: DataFrame, keys: Sequence[str], text: str, order: Sequence[Column], counted: Column
 ) -> DataFrame:
-    """Add `LATER_PARTS`, the number of parts of the key after the row's part.
+    """Add `LATER_PARTS`, the number of parts of the key after the row's part, from the JSON `text` of the rows.
 
     The division depends only on the rows of the key and on the constants of this module. A repeated micro-batch
-    therefore consists of the same parts, which their tokens require. Parts are numbered from the last row, so that a
-    key with few rows has the single part 0.
-
-    Args:
-        rows: The rows.
-        keys: The key columns.
-        text: The column with the JSON text of a row.
-        order: The order of the key's rows, descending. Rows that it does not distinguish are ordered by `text`.
-        counted: The condition for rows that are part of the update. Other rows have no size.
+    therefore consists of the same parts, which their tokens require. `order` is descending, and then by `text`. Rows
+    that are not `counted` have no size.
     """
     least = PART_BYTES_MAX // PART_ROWS_MAX
     elements = F.when(F.octet_length(text) >= _COUNTED_BYTES_MIN, F.regexp_count(text, F.lit(_ELEMENT))).otherwise(0)

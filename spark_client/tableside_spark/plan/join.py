@@ -1,7 +1,7 @@
 """Plan the join of a DataFrame with a table."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -10,7 +10,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from tableside_client.json_reader import OnMismatch, require_known
 from tableside_client.paths import joined
-from tableside_client.table_schema import TableSchema, wire_keys
+from tableside_client.table_schema import wire_keys
 from tableside_spark.executor.lookup_task import (
     MISMATCH_COLUMN,
     VALUE_COLUMN,
@@ -27,7 +27,6 @@ from tableside_spark.plan.frames import (
     map_arrow,
     require_free_names,
     require_unique_names,
-    type_of,
     with_strings,
 )
 from tableside_spark.plan.routing import TableRouting
@@ -60,10 +59,7 @@ def join(
     fields: Sequence[str] | None,
     partitions: Any,
 ) -> DataFrame:
-    """Return the DataFrame with the members of each row's value, or the rows that `how` keeps (semi and anti joins).
-
-    `Table.enrich` describes the arguments.
-    """
+    """Return the frame with members of each row's value, or the rows that `how` keeps, as in `Table.enrich`."""
     how = join_type(how)
     require_known(on_mismatch)
     joined(fields)  # raises for names that a request cannot contain
@@ -80,6 +76,8 @@ def join(
     source, divided = divide_in_flight(routed, table_schema.limits, target)
     if table_schema.pinned(target.table) != target.table:
         source = with_generation(source, target)
+    # In columns with the types of the key, a key is invalid only if no record can have it, such as an empty text.
+    kinds = ["string" if isinstance(frame.schema[name].dataType, StringType) else "integer" for name in ordered]
     lookup = LookupTask(
         target.connection,
         target.table,
@@ -90,7 +88,7 @@ def join(
         FoundValues(target.table, json_reader(members) if members else None, on_mismatch),
         divided.chunk,
         divided.window,
-        _absent_codes(frame, ordered, table_schema),
+        ("record_not_found", *(["invalid_operation"] if kinds == list(table_schema.key_types) else [])),
     )
     if how in _WITHOUT_MEMBERS:
         return map_arrow(source, lookup, frame.schema)
@@ -118,20 +116,8 @@ def _with_members(frame: DataFrame, members: Sequence[StructField], source: Data
     return selected.toDF(*frame.columns, *(field.name for field in members))
 
 
-def _absent_codes(frame: DataFrame, columns: Sequence[str], table_schema: TableSchema) -> tuple[str, ...]:
-    """Return the codes of lookups without a record.
-
-    If the columns have the types of the key, a key is invalid only if no record can have it, such as an empty text.
-    """
-    kinds = ["string" if isinstance(type_of(frame, name), StringType) else "integer" for name in columns]
-    return ("record_not_found", *(["invalid_operation"] if kinds == list(table_schema.key_types) else []))
-
-
 def join_type(how: str) -> str:
-    """Return `left`, `inner`, `left_semi` or `left_anti` for any of its names in Spark.
-
-    Raises `ValueError` for the other kinds of join: they need all records of the table.
-    """
+    """Return the kind of a join. Raises `ValueError` for the ones that need all records of the table."""
     name = how.lower().replace("_", "")
     if name in HOW:
         return HOW[name]
@@ -148,7 +134,7 @@ def _members(frame: DataFrame, schema: Schema) -> list[StructField]:
     if schema is None:
         require_unique_names([*frame.columns, "value"], frame)
         return []
-    kind = type_of(frame.select(F.from_json(F.lit("{}"), schema).alias(VALUE_COLUMN)), VALUE_COLUMN)
+    kind = frame.select(F.from_json(F.lit("{}"), schema).alias(VALUE_COLUMN)).schema[VALUE_COLUMN].dataType
     if not isinstance(kind, StructType):
         raise ValueError(f"a value is an object: its schema is a struct, not {kind.simpleString()}")
     if not kind.names:
@@ -161,25 +147,18 @@ def _members(frame: DataFrame, schema: Schema) -> list[StructField]:
 def with_generation(frame: DataFrame, target: Target) -> DataFrame:
     """Add the column `GENERATION`, the current generation of a table.
 
-    One task reads it when a query runs, and in each micro-batch of a stream, and Spark sends it to all other tasks. So
-    they look up keys in one generation, also if another one is activated between them. Spark keeps it for later actions
-    of the same DataFrame.
+    One task reads it when a query or micro-batch runs, and Spark sends it to all other tasks. So they look up keys in
+    one generation, also if another one is activated between them. Later actions of the same DataFrame use it again.
     """
-    task = CurrentGeneration(target.connection, target.table)
+    task = partial(_current_generation, target.connection, target.table)
     current = map_arrow(frame.sparkSession.range(0, 1, 1, 1), task, StructType([StructField(GENERATION, LongType())]))
     return frame.crossJoin(F.broadcast(current))
 
 
-@dataclass(frozen=True, slots=True)
-class CurrentGeneration:
-    """Replaces its only row by the number of a table's current generation."""
-
-    connection: Connection
-    table: str
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Read the number. Raises `TablesideError`."""
-        for batch in filter(len, batches):
-            description = shared_client(self.connection).table(self.table).describe()
-            number = pa.array([description["generation"]] * len(batch), pa.int64())
-            yield pa.RecordBatch.from_arrays([number], names=[GENERATION])
+def _current_generation(
+    connection: Connection, table: str, batches: Iterable[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    for batch in filter(len, batches):
+        description = shared_client(connection).table(table).describe()
+        number = pa.array([description["generation"]] * len(batch), pa.int64())
+        yield pa.RecordBatch.from_arrays([number], names=[GENERATION])

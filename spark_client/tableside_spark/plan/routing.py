@@ -64,22 +64,18 @@ class TableRouting:
         # A partitioner receives a struct for a composite key, and the other columns as the value.
         key = quoted(self.keys[0]) if len(self.keys) == 1 else F.struct(*map(quoted, self.keys))
         value = F.struct(*others) if others else F.lit(None).cast("string")
-        listed = self._with_default(
-            _with_partition_lists(frame, self.partitions, (key, value), "table", self.table, count), count
-        )
-        default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
-        chosen = F.when(default, F.array(_DEFAULT_COLUMN)).otherwise(F.col(LISTS_COLUMN))
-        return listed.withColumn(LISTS_COLUMN, chosen).drop(_DEFAULT_COLUMN)
-
-    def _with_default(self, frame: DataFrame, count: int) -> DataFrame:
-        """Add the service's default partition: by the text of the key, or of the first part of a composite key."""
 
         def default_partitions(texts: pa.Array) -> pa.Array:
             # A row without a valid key is refused later.
             return pa.array([default_partition(text or b"", count) for text in comparable(texts)], pa.int32())
 
+        # The service's default is by the text of the key, or of the first part of a composite key.
         text = quoted(wire_keys(self.table_schema, self.keys)[0][0]).cast("string")
-        return with_arrow_column(frame, _DEFAULT_COLUMN, default_partitions, (text,), IntegerType())
+        listed = _with_partition_lists(frame, self.partitions, (key, value), "table", self.table, count)
+        listed = with_arrow_column(listed, _DEFAULT_COLUMN, default_partitions, (text,), IntegerType())
+        default = (F.size(LISTS_COLUMN) == 1) & F.get(LISTS_COLUMN, 0).isNull()
+        chosen = F.when(default, F.array(_DEFAULT_COLUMN)).otherwise(F.col(LISTS_COLUMN))
+        return listed.withColumn(LISTS_COLUMN, chosen).drop(_DEFAULT_COLUMN)
 
 
 PARTITION_COLUMN = "partition"
@@ -104,7 +100,8 @@ def multicast_frame(
     require_free_names(frame.columns)
     if isinstance(partitions, Column):
         key = value = None  # a column of lists needs no inputs
-    inputs = [_optional_column(frame, name) for name in (key, value)]
+    absent = F.lit(None).cast("string")
+    inputs = [absent if name is None else named_column(frame, name) for name in (key, value)]
     checked = _with_partition_lists(frame, partitions, inputs, "topic", topic, num_partitions)
     copies = F.size(LISTS_COLUMN)
     counted = checked.observe(
@@ -119,10 +116,7 @@ def multicast_frame(
 def _with_partition_lists(
     frame: DataFrame, partitions: Any, inputs: Sequence[Column], kind: str, name: str, num_partitions: int
 ) -> DataFrame:
-    """Add each row's partitions of a topic or table as a list without duplicates. `[null]` leaves the choice open.
-
-    The inputs of a partitioner are the key and the value.
-    """
+    """Add each row's partitions as a list without duplicates. `[null]` leaves the choice open."""
     where = f"{kind} {name}"
     if isinstance(partitions, Column):
         listed = frame.withColumn(LISTS_COLUMN, partitions)
@@ -132,24 +126,17 @@ def _with_partition_lists(
     column = listed.schema[LISTS_COLUMN].dataType
     if not isinstance(column, ArrayType) or not isinstance(column.elementType, _INDEX_TYPES):
         raise TypeError(f"a column of partitions is {_LIST_TYPE.simpleString()}, not {column.simpleString()}")
-    return listed.withColumn(LISTS_COLUMN, _normalize_lists(F.col(LISTS_COLUMN), where, num_partitions))
-
-
-def _optional_column(frame: DataFrame, name: str | None) -> Column:
-    return F.lit(None).cast("string") if name is None else named_column(frame, name)
-
-
-def _normalize_lists(lists: Column, where: str, count: int) -> Column:
-    """Remove duplicates, and expand broadcasts to all partitions. An invalid partition fails the query."""
+    lists = F.col(LISTS_COLUMN)
     distinct = F.array_distinct(lists)
     default = (F.size(distinct) == 1) & F.get(distinct, 0).isNull()
     broadcast = lists.isNull() | ((F.size(distinct) == 1) & (F.get(distinct, 0) == -1))
-    invalid = F.exists(distinct, lambda index: index.isNull() | (index < 0) | (index >= count))
+    invalid = F.exists(distinct, lambda index: index.isNull() | (index < 0) | (index >= num_partitions))
     texts = F.transform(distinct, lambda index: F.coalesce(index.cast("string"), F.lit("null")))
-    message = F.concat(F.lit(f"{range_error_text(where, count)} "), F.concat_ws(", ", texts))
-    return (
-        F.when(broadcast, F.sequence(F.lit(0), F.lit(count - 1)))
+    message = F.concat(F.lit(f"{range_error_text(where, num_partitions)} "), F.concat_ws(", ", texts))
+    return listed.withColumn(
+        LISTS_COLUMN,
+        F.when(broadcast, F.sequence(F.lit(0), F.lit(num_partitions - 1)))
         .when(default, F.array(F.lit(None).cast("int")))
         .when(invalid, F.raise_error(message).cast(_LIST_TYPE))
-        .otherwise(distinct.cast(_LIST_TYPE))
+        .otherwise(distinct.cast(_LIST_TYPE)),
     )

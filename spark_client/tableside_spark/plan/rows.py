@@ -1,8 +1,4 @@
-"""Turn a DataFrame into checked rows: key columns, order, a problem or null, and JSON documents.
-
-Everything in this module is a JVM expression over the caller's DataFrame, batch or streaming. It only builds a plan.
-`grouping` turns the rows into operations.
-"""
+"""Turn a DataFrame into checked rows, by JVM expressions: key, order, a problem or null, and JSON documents."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,7 +15,7 @@ from tableside_spark.executor.operation_batch import DELETE, EXPIRY, PROBLEM, SE
 from tableside_spark.plan import fold, json_columns
 from tableside_spark.plan.expiry import ExpiresAt, TtlS, expiry_checks, expiry_columns
 from tableside_spark.plan.fold import RowLeaf
-from tableside_spark.plan.frames import quoted, type_of
+from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.grouping import (
     DEFAULT,
     ORDER,
@@ -134,15 +130,15 @@ def deletes(frame: DataFrame, options: WriteOptions) -> PreparedRows:
 def updates(
     frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool | None
 ) -> PreparedRows:
-    """Prepare one update per key, folded if the result is exact and `folding` is not false, otherwise as a list.
-
-    Ordered updates are one per key and sequence.
-    """
+    """Prepare one update per key, and sequence if ordered: folded if that is exact, otherwise a list."""
     if options.sequence and default is not None:
         raise ValueError("default cannot be combined with sequence_by: an ordered update needs no record")
     if options.sequence and folding is not None:
         raise ValueError("fold cannot be combined with sequence_by: each member has its newest value either way")
-    documents = _documents(update)
+    parts = update if isinstance(update, list | tuple) else [update]
+    if not all(isinstance(part, Mapping) or (part is update and isinstance(part, Column)) for part in parts):
+        raise ValueError(f"an update is a mapping, a list of mappings or a column, not {type(update).__name__}")
+    documents = list(map(read_update, parts))
     leaves = [leaf for document in documents for leaf in document.leaves]
     columns = {_leaf_name(position): leaf.column for position, leaf in enumerate(leaves)}
     if default is not None:
@@ -192,14 +188,6 @@ def set_update(update: Any, columns: Sequence[str] | None) -> Any:
     return {"$set": {name: quoted(name) for name in columns}}
 
 
-def _documents(update: Any) -> list[Document]:
-    if isinstance(update, Column | Mapping):
-        return [read_update(update)]
-    if isinstance(update, list | tuple) and all(isinstance(part, Mapping) for part in update):
-        return [read_update(part) for part in update]
-    raise ValueError(f"an update is a mapping, a list of mappings or a column, not {type(update).__name__}")
-
-
 def _check_leaves(rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions) -> tuple[list[RowLeaf], DataFrame]:
     """Return the leaves with their types, and the rows with problems, converted decimals, and the default as JSON."""
     types = {member.name: member.dataType for member in rows.schema.fields}
@@ -223,9 +211,10 @@ def _check_leaves(rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions
         columns.append(text.alias(DEFAULT))
         checks += check
     ready = _check_rows(rows, columns, checks, options)
-    row_leaves = [RowLeaf(leaf, name, type_of(ready, name)) for name, leaf in zip(names, leaves, strict=True)]
-    for row_leaf in row_leaves:
-        fold.require_operand_type(row_leaf)
+    row_leaves = [RowLeaf(leaf, name, ready.schema[name].dataType) for name, leaf in zip(names, leaves, strict=True)]
+    for part in row_leaves:
+        if json_columns.json_kind(part.kind) not in part.leaf.operands:
+            raise ValueError(f"{part.leaf.label} does not accept {part.kind.simpleString()}")
     return row_leaves, ready
 
 
@@ -259,7 +248,6 @@ def _row_text(documents: Sequence[Document], leaves: Sequence[RowLeaf], options:
 
 
 def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: WriteOptions) -> DataFrame:
-    """Select the columns that identify an operation, the given columns, and the order as one column."""
     given = [column.alias(name) for name, column in columns.items()]
     deletes = _delete_column(frame, options)
     sequence = [] if options.sequence_by is None else [sequence_column(frame, options.sequence_by)]
@@ -274,19 +262,17 @@ def _select_inputs(frame: DataFrame, columns: Mapping[str, Column], options: Wri
 
 
 def _delete_column(frame: DataFrame, options: WriteOptions) -> list[Column]:
-    """Return the column `DELETE`, if there is a condition. Null counts as false."""
     if options.delete_when is None:
         return []
     kind = frame.select(options.delete_when.alias(DELETE)).schema[DELETE].dataType
     if not isinstance(kind, BooleanType):
         raise ValueError(f"delete_when is {kind.simpleString()}: it must be a condition")
-    return [F.coalesce(options.delete_when, F.lit(False)).alias(DELETE)]
+    return [F.coalesce(options.delete_when, F.lit(False)).alias(DELETE)]  # null is false
 
 
 def _check_rows(
     rows: DataFrame, columns: Sequence[Column], checks: Sequence[Check], options: WriteOptions
 ) -> DataFrame:
-    """Return the rows ready for grouping: with their problems and documents."""
     markers = [name for name in (ORDER, DELETE, SEQUENCE, EXPIRY) if name in rows.columns]
     keys: list[Check] = [(quoted(key).isNull(), f"key column {key} is null") for key in options.keys]
     checks = [*checks, *expiry_checks(rows)]
@@ -297,7 +283,6 @@ def _check_rows(
 
 
 def _document(rows: DataFrame, name: str, label: str, options: WriteOptions) -> tuple[Column, list[Check]]:
-    """Return a document column as JSON text, and its checks."""
     kind = rows.schema[name].dataType
     parts = [(F.col(name), kind, label)]
     if isinstance(kind, StructType):

@@ -10,16 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Window, functions as F
-from pyspark.sql.types import (
-    ByteType,
-    DataType,
-    DateType,
-    IntegerType,
-    LongType,
-    ShortType,
-    TimestampNTZType,
-    TimestampType,
-)
+from pyspark.sql.types import DataType, DateType, IntegralType, TimestampNTZType, TimestampType
 
 from tableside_client.key_columns import DAY_US
 from tableside_client.operators import MERGE_PATCH, OPERATORS, WHOLE_UPDATE
@@ -28,11 +19,11 @@ from tableside_spark.plan.fold import RowLeaf
 from tableside_spark.plan.frames import quoted
 from tableside_spark.plan.grouping import LIVE, UpdatePerKey
 from tableside_spark.plan.json_columns import Check, json_kind
-from tableside_spark.plan.update_documents import Document, Template
+from tableside_spark.plan.update_documents import Document
 
 SequenceBy = str | Column | None
 
-_TYPES = (ByteType, ShortType, IntegerType, LongType, DateType, TimestampType, TimestampNTZType)
+_TYPES = (IntegralType, DateType, TimestampType, TimestampNTZType)
 _DAYS_MAX = (2**63 - 1) // DAY_US
 _ORDERED = (OPERATORS["$set"], OPERATORS["$unset"], MERGE_PATCH, WHOLE_UPDATE)
 
@@ -71,20 +62,15 @@ def require_ordered_update(documents: Sequence[Document], leaves: Sequence[RowLe
             if used not in _ORDERED:
                 raise ValueError(f"{used.name} cannot have sequence_by: only $set, $unset and merge patches can")
         for name, part in document.template.items():
-            if isinstance(part, dict):
-                _require_whole_members(document, name, part)
+            if not isinstance(part, dict):
+                continue
+            if MERGE_PATCH in document.operators:
+                raise _merges(name)
+            if paths := [path for path in part if "." in path]:
+                raise ValueError(f"{name} {paths[0]} cannot have sequence_by: it must name a top-level member")
     for leaf in leaves:
         if leaf.leaf.operator is MERGE_PATCH and json_kind(leaf.kind) == "object":
             raise _merges(leaf.leaf.label)
-
-
-def _require_whole_members(document: Document, name: str, part: Template) -> None:
-    """Raise `ValueError` for an object in a merge patch, and for an operator with a path."""
-    if MERGE_PATCH in document.operators:
-        raise _merges(name)
-    for path in part:
-        if "." in path:
-            raise ValueError(f"{name} {path} cannot have sequence_by: it must name a top-level member")
 
 
 def _merges(member: str) -> ValueError:

@@ -87,10 +87,7 @@ class Document:
 
 
 def read_update(update: Mapping[str, Any] | Column) -> Document:
-    """Parse an operator document, a merge patch, or a column of whole updates.
-
-    Raises `ValueError` for a mixture or an unknown operator.
-    """
+    """Parse operators, a merge patch, or a column of whole updates. Raises `ValueError` for a mixture."""
     if isinstance(update, Column):
         return Document([WHOLE_UPDATE], leaves=[Leaf(WHOLE_UPDATE, "update", update)])
     if not any(name.startswith("$") for name in update):
@@ -98,7 +95,24 @@ def read_update(update: Mapping[str, Any] | Column) -> Document:
         document.template.update(_merge_template(document, update, ()))
         return document
     require_operators(update)
-    return _read_operators(update)
+    document = Document([OPERATORS[name] for name in update])
+    paths: list[str] = []
+    for operator, (name, arguments) in zip(document.operators, update.items(), strict=True):
+        if name == "$unset":
+            own = list(arguments) if isinstance(arguments, Iterable) else [arguments]
+            if isinstance(arguments, str) or not all(isinstance(path, str) for path in own):
+                raise ValueError(f"$unset takes a list of paths, such as ['a.b'], not {arguments!r}")
+            document.template[name] = F.array(*[F.lit(path) for path in own]).cast("array<string>")
+        elif isinstance(arguments, Mapping):
+            own = list(arguments)
+            document.template[name] = {path: _operand(document, operator, path, arguments[path]) for path in own}
+        else:
+            raise ValueError(f"{name} takes a mapping of paths, not {type(arguments).__name__}")
+        paths += own
+    for path, following in pairwise(sorted(paths)):
+        if following == path or following.startswith(f"{path}."):
+            raise ValueError(f"two operators use the path {path!r}")
+    return document
 
 
 def value_column(value: Any) -> Column:
@@ -122,27 +136,6 @@ def object_column(members: Mapping[str, Column]) -> Column:
     if not members:
         return F.create_map().cast("map<string,string>")
     return F.struct(*[column.alias(name) for name, column in members.items()])
-
-
-def _read_operators(update: Mapping[str, Any]) -> Document:
-    document = Document([OPERATORS[name] for name in update])
-    paths: list[str] = []
-    for operator, (name, arguments) in zip(document.operators, update.items(), strict=True):
-        if name == "$unset":
-            own = list(arguments) if isinstance(arguments, Iterable) else [arguments]
-            if isinstance(arguments, str) or not all(isinstance(path, str) for path in own):
-                raise ValueError(f"$unset takes a list of paths, such as ['a.b'], not {arguments!r}")
-            document.template[name] = F.array(*[F.lit(path) for path in own]).cast("array<string>")
-        elif isinstance(arguments, Mapping):
-            own = list(arguments)
-            document.template[name] = {path: _operand(document, operator, path, arguments[path]) for path in own}
-        else:
-            raise ValueError(f"{name} takes a mapping of paths, not {type(arguments).__name__}")
-        paths += own
-    for path, following in pairwise(sorted(paths)):
-        if following == path or following.startswith(f"{path}."):
-            raise ValueError(f"two operators use the path {path!r}")
-    return document
 
 
 def _operand(document: Document, operator: UpdateOperator, path: str, operand: Any) -> Any:

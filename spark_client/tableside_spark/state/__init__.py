@@ -9,18 +9,6 @@ from tableside_spark.state.records import Contents, Place, Progress, Query, Snap
 from tableside_spark.state.session_config import JarNotFound, configure, jar_path, settings
 
 __all__ = [
-    "Contents",
-    "JarNotFound",
-    "Place",
-    "Progress",
-    "Query",
-    "QueryNotFound",
-    "Snapshot",
-    "State",
-    "Store",
-    "Version",
-    "configure",
-    "export",
-    "jar_path",
-    "settings",
-]
+    "Contents", "JarNotFound", "Place", "Progress", "Query", "QueryNotFound", "Snapshot", "State", "Store", "Version",
+    "configure", "export", "jar_path", "settings",
+]  # fmt: skip

@@ -1,7 +1,4 @@
-"""`python -m tableside_spark.state`: list, show, move, delete, jar and settings.
-
-Exit codes: 0 for success, 1 for a failure, 2 for wrong usage.
-"""
+"""`python -m tableside_spark.state`, with exit codes 0 for success, 1 for a failure, 2 for wrong usage."""
 
 import argparse
 import os
@@ -28,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command, and return the exit code."""
     parser = _parser()
     args = parser.parse_args(arguments)
-    verb: Callable[[argparse.Namespace], int] = args.verb
+    verb: Callable[[argparse.Namespace], int | None] = args.verb
     try:
-        return verb(args)
+        return verb(args) or 0
     except (TableError, QueryNotFound, JarNotFound, CredentialError, TlsFileError) as error:
         print(f"tableside_spark.state: {error}", file=sys.stderr)
         return FAILED
@@ -73,15 +70,14 @@ def _option(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _list(args: argparse.Namespace) -> int:
+def _list(args: argparse.Namespace) -> None:
     with _state(args) as state:
         for query in state.queries():
             operators, places = len(query.operators), sum(store.partitions for store in query.stores)
             _print(query.id, query.created, f"{operators} operators", f"{places} places", query.checkpoint)
-    return 0
 
 
-def _show(args: argparse.Namespace) -> int:
+def _show(args: argparse.Namespace) -> None:
     with _state(args) as state:
         query = state.query(args.query)
         _print("query", query.id)
@@ -89,7 +85,6 @@ def _show(args: argparse.Namespace) -> int:
         _print("created", query.created)
         show = _show_versions if args.versions else _show_places
         show(query, [state.contents(place) for place in query.places()])
-    return 0
 
 
 def _show_places(query: Query, all_contents: Sequence[Contents]) -> None:
@@ -118,15 +113,14 @@ def _show_versions(query: Query, all_contents: Sequence[Contents]) -> None:
             _print(*_columns(contents.place), f"snapshot of {snapshot.number}", *columns, snapshot.name)
 
 
-def _move(args: argparse.Namespace) -> int:
+def _move(args: argparse.Namespace) -> None:
     with _state(args) as state:
         previous = state.query(args.query).checkpoint
         state.move(args.query, args.checkpoint)
     print(f"{args.query}: moved from {previous} to {args.checkpoint}")
-    return 0
 
 
-def _delete(args: argparse.Namespace) -> int:
+def _delete(args: argparse.Namespace) -> int | None:
     with _state(args) as state:
         query = state.query(args.query)
         if not args.yes and not sys.stdin.isatty():
@@ -141,19 +135,17 @@ def _delete(args: argparse.Namespace) -> int:
 
         removed = state.delete(query.id, report)
     print(f"{query.id}: {removed} records removed")
-    return 0
+    return None
 
 
-def _jar(args: argparse.Namespace) -> int:
+def _jar(args: argparse.Namespace) -> None:
     print(jar_path())
-    return 0
 
 
-def _settings(args: argparse.Namespace) -> int:
+def _settings(args: argparse.Namespace) -> None:
     options: Options = {name: getattr(args, name) for name in Options.__annotations__}  # type: ignore[assignment]
     for name, value in settings(args.url, args.table, **options).items():
         print(f"{name} {value}")
-    return 0
 
 
 @contextmanager

@@ -57,7 +57,11 @@ class State:
 
     def queries(self) -> list[Query]:
         """Return the queries with state in the table, ordered by id."""
-        named = [found for found in self._records.get(layout.registration_keys()) if found is not None]
+        named = [
+            found
+            for found in self._records.get(list(map(layout.registration_key, "0123456789abcdef")))
+            if found is not None
+        ]
         ids = sorted(query for record in named for query in record)
         described = self._records.get([layout.description_key(query) for query in ids])
         return [Query.from_record(query, record or {}) for query, record in zip(ids, described, strict=True)]
@@ -71,7 +75,8 @@ class State:
 
     def contents(self, place: Place) -> Contents:
         """Return the versions and snapshots of a place."""
-        floor = layout.floor_version(self._records.get([place.floor])[0])
+        [record] = self._records.get([place.floor])
+        floor = 1 if record is None else int(record["version"])
         versions: list[Version] = []
         snapshots: list[Snapshot] = []
         for block in layout.attempt_blocks(self._records, place, floor):

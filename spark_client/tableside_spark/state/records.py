@@ -1,7 +1,4 @@
-"""The records of state, which the Java provider writes: their keys, requests for them, and what they describe.
-
-A key consists of a place, which groups related records, and an item in it. Tables have simple or composite keys.
-"""
+"""The records of state, which the Java provider writes: their keys, requests for them, and what they describe."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,8 +8,6 @@ from tableside_client import Client
 from tableside_client.errors import TableError
 
 REGISTRATIONS = "queries"
-QUERY_ID_DIGITS = "0123456789abcdef"
-"""The possible last characters of a query's id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,41 +33,29 @@ class Place:
     @property
     def floor(self) -> Key:
         """The record of the floor: all versions below it have been removed."""
-        return self._at("floor")
+        return Key(str(self), "floor")
 
     def attempts(self, version: int) -> Key:
         """The record of all attempts to write a version, or a snapshot of it."""
-        return self._at(f"attempts/{_number(version)}")
+        return Key(str(self), f"attempts/{version:020d}")
 
     def manifest(self, version: int, uid: str | None = None) -> Key:
         """The manifest, which makes a version visible. In checkpoint format 2, its key contains the commit's uid."""
-        return self._at(f"version/{_number(version)}" + ("" if uid is None else f"/{uid}"))
+        return Key(str(self), f"version/{version:020d}" + ("" if uid is None else f"/{uid}"))
 
     def snapshot(self, version: int, name: str) -> Key:
         """The description of a snapshot of a version."""
-        return self._at(f"snapshot/{_number(version)}/{name}")
-
-    def _at(self, item: str) -> Key:
-        return Key(str(self), item)
-
-
-def registration_keys() -> list[Key]:
-    """Return the keys of the records that register the queries of a table."""
-    return [Key(REGISTRATIONS, item) for item in QUERY_ID_DIGITS]
+        return Key(str(self), f"snapshot/{version:020d}/{name}")
 
 
 def registration_key(query: str) -> Key:
-    """The record that registers a query, together with others."""
+    """The record that registers a query, together with others whose ids have the same last digit."""
     return Key(REGISTRATIONS, query[-1])
 
 
 def description_key(query: str) -> Key:
     """The description of a query."""
     return Key(query, "query")
-
-
-def _number(version: int) -> str:
-    return f"{version:020d}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,16 +236,8 @@ class VersionAttempts:
     snapshots: tuple[str, ...]
 
 
-def floor_version(floor: Mapping[str, Any] | None) -> int:
-    """Return the lowest version that may exist, given the floor record of a place."""
-    return 1 if floor is None else int(floor["version"])
-
-
 def attempt_blocks(records: Records, place: Place, start: int) -> Iterator[list[VersionAttempts]]:
-    """Yield all attempts from a version on, in blocks of versions.
-
-    Versions are started without gaps, so the last block is the first one that is not full.
-    """
+    """Yield all attempts from a version on, in blocks, until one that is not full: versions have no gaps."""
     while True:
         versions = range(start, start + VERSIONS_AT_ONCE)
         found = records.get([place.attempts(version) for version in versions])

@@ -94,7 +94,7 @@ def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]
     given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     if unknown := given.keys() - Options.__annotations__.keys():
         raise TypeError(f"there is no option {', '.join(sorted(unknown))}")
-    if faults := [*_address_faults(url, table), *_file_faults(url, given), *_other_faults(given)]:
+    if faults := _faults(url, table, given):
         raise ValueError("; ".join(faults))
     return {
         "spark.jars": jar_path(),
@@ -126,33 +126,25 @@ def configure(
     return builder
 
 
-def _address_faults(url: str, table: str) -> list[str]:
+def _faults(url: str, table: str, given: Mapping[str, Any]) -> list[str]:
     faults = []
     if not URL.fullmatch(url):
         faults.append("url is not http:// or https:// with a host, and without a user, a query and a fragment")
     if not TABLE.fullmatch(table):
         faults.append("table is not a letter or digit, then at most 127 of letters, digits, _ . -")
-    return faults
-
-
-def _file_faults(url: str, given: Mapping[str, Any]) -> list[str]:
     named = [name for name in ("token_file", "ca_file", "certificate_file", "key_file") if name in given]
-    faults = [f"{name} is empty" for name in named if not str(given[name]).strip()]
+    faults += [f"{name} is empty" for name in named if not str(given[name]).strip()]
     if "key_file" in named and "certificate_file" not in named:
         faults.append("key_file requires certificate_file")
     if set(named) - {"token_file"} and not url.lower().startswith("https://"):
         faults.append("ca_file, certificate_file and key_file require an https:// address")
-    return faults
-
-
-def _other_faults(given: Mapping[str, Any]) -> list[str]:
-    faults = [] if given.get("memory", "all") in ("all", "bounded") else ["memory is neither all nor bounded"]
+    others = [] if given.get("memory", "all") in ("all", "bounded") else ["memory is neither all nor bounded"]
     for name in BOUNDS.keys() & given.keys():
         (least, most), whole = BOUNDS[name], name.endswith("_max")
         fits = isinstance(given[name], int if whole else int | float) and not isinstance(given[name], bool)
         if not (fits and least <= given[name] <= most):
-            faults.append(f"{name} is not a {'whole number' if whole else 'number of seconds'} from {least} to {most}")
-    return sorted(faults)
+            others.append(f"{name} is not a {'whole number' if whole else 'number of seconds'} from {least} to {most}")
+    return faults + sorted(others)
 
 
 JAR = "tableside-state.jar"

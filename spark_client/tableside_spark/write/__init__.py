@@ -1,4 +1,1 @@
-"""Writes as a whole: a batch job or a streaming query, its token, its summary, and its failed rows.
-
-Imports the packages before it: `tableside_client`, `partitioning`, `executor` and `plan`.
-"""
+"""Writes as a whole: a batch job or a streaming query, its token, its summary, and its failed rows."""

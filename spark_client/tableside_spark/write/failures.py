@@ -43,10 +43,7 @@ def outcome_columns(
 def failed_rows(
     rows: DataFrame, outcomes: DataFrame, grouping: Grouping, keys: Sequence[str], documents: Sequence[str]
 ) -> DataFrame:
-    """Return one row per failed row: key, documents, and the reason of the failure.
-
-    `grouping` has assigned the rows to operations. The outcomes have the columns that `outcome_columns` returns.
-    """
+    """Return a row per failed row: key, documents and reason, from outcomes with the `outcome_columns`."""
     failed = outcomes.where(F.col(CODE).isNotNull())
     if grouping.identity:
         failed = _rows_of_operations(grouping.with_text(rows), failed, grouping.identity)

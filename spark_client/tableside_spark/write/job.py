@@ -34,10 +34,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class WriteJob:
-    """A write without its operations and its token.
-
-    `keys` are the key columns with the DataFrame's names. `harmless` means that the rows may be applied again.
-    """
+    """A write without operations and token. `keys` are the key columns. `harmless` rows may be applied again."""
 
     target: Target
     totals: WriteTotals
@@ -50,13 +47,9 @@ class WriteJob:
 
 @dataclass(frozen=True, slots=True)
 class WriteRun:
-    """One run of a write job.
+    """One run of a write job. `origin` is the query and its micro-batch, or the token, for dead letters.
 
-    Attributes:
-        token: The token of the operations, or None.
-        origin: Identifies the run in dead letters: the query and the number of its micro-batch, or the token.
-        batch_id: The number of the micro-batch, or None for a batch.
-        is_repeatable: Whether another run of the same write changes nothing that this run has applied.
+    `is_repeatable` means that another run of the same write changes nothing that this run has applied.
     """
 
     token: Token | None
@@ -71,7 +64,14 @@ def run(job: WriteJob, prepared: PreparedRows, this: WriteRun) -> WriteSummary:
     assigned = PreparedRows(prepared.grouping.assign(prepared.rows), prepared.grouping)
     with rerun_advice(is_repeatable=this.is_repeatable):
         if job.on_error == "fail":
-            return _run_or_fail(job, assigned, this, started_s)
+            operations = assigned.grouping.operations(assigned.rows)
+            found = [row.asDict() for row in _outcomes(job, operations, this.token, shown=job.keys).collect()]
+            counts = [sum(row[internal(name)] or 0 for row in found) for name in COUNTS]
+            summary = _summary(job, counts, this, started_s)
+            if summary.failed:
+                groups = failure_groups(found, job.keys)
+                raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
+            return summary
         if not prepared.grouping.identity:
             return _run_with_failures(job, assigned, this, started_s)
         # The rows of a failed operation are read again. The cache ensures that they are the same rows.
@@ -91,16 +91,6 @@ def skip(job: WriteJob, prepared: PreparedRows) -> WriteSummary:
     return replace(summary, failures=_empty(_failed(job, assigned, _shown_outcomes(job, assigned, None))))
 
 
-def _run_or_fail(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
-    operations = assigned.grouping.operations(assigned.rows)
-    found = [row.asDict() for row in _outcomes(job, operations, this.token, shown=job.keys).collect()]
-    summary = _summary(job, [sum(row[internal(name)] or 0 for row in found) for name in COUNTS], this, started_s)
-    if summary.failed:
-        groups = failure_groups(found, job.keys)
-        raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
-    return summary
-
-
 def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
     """Run and handle failures. The outcomes are checkpointed first, so that reading them does not send them again."""
     outcomes = _shown_outcomes(job, assigned, this.token).localCheckpoint(eager=True)
@@ -111,13 +101,21 @@ def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, st
         # The failed rows must not depend on the rows of the write.
         return replace(summary, failures=failed.localCheckpoint(eager=True) if summary.failed else _empty(failed))
     if summary.failed:
-        _raise_temporary_failures(job, outcomes, this, summary)
-        _handle_failures(job, failed, this)
+        # If a failure is not caused by its row, the write is repeated as a whole, and there are no dead letters.
+        temporary = outcomes.where(F.col(RETRIABLE) | F.col(CODE).isin(*REQUEST_CODES))
+        first = [F.first(quoted(key)).alias(key) for key in job.keys]
+        if found := temporary.groupBy(CODE, DETAIL).agg(F.sum(ROWS).alias(ROWS), *first).collect():
+            groups = failure_groups([row.asDict() for row in found], job.keys)
+            raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
+        if callable(job.on_error):
+            job.on_error(failed.drop("retriable"), this.batch_id)
+        elif not isinstance(job.on_error, str):
+            table, op = job.spec.table, job.spec.op
+            put_dead_letters(job.on_error, failed, table, op, job.keys, this.origin, this.token)
     return summary
 
 
 def _shown_outcomes(job: WriteJob, assigned: PreparedRows, token: Token | None) -> DataFrame:
-    """Return the outcomes, with the columns that the failed rows need."""
     operations = assigned.grouping.operations(assigned.rows)
     shown = outcome_columns(operations, assigned.grouping, job.keys, job.spec.documents)
     return _outcomes(job, operations, token, shown=shown)
@@ -129,24 +127,6 @@ def _failed(job: WriteJob, assigned: PreparedRows, outcomes: DataFrame) -> DataF
 
 def _empty(frame: DataFrame) -> DataFrame:
     return frame.sparkSession.createDataFrame([], frame.schema)
-
-
-def _raise_temporary_failures(job: WriteJob, outcomes: DataFrame, this: WriteRun, summary: WriteSummary) -> None:
-    """Raise if a failure is not caused by its row: the write is repeated as a whole, and there are no dead letters."""
-    temporary = outcomes.where(F.col(RETRIABLE) | F.col(CODE).isin(*REQUEST_CODES))
-    first = [F.first(quoted(key)).alias(key) for key in job.keys]
-    found = temporary.groupBy(CODE, DETAIL).agg(F.sum(ROWS).alias(ROWS), *first).collect()
-    if found:
-        groups = failure_groups([row.asDict() for row in found], job.keys)
-        raise TableWriteError(job.spec.table, groups, summary, is_repeatable=this.is_repeatable)
-
-
-def _handle_failures(job: WriteJob, failed: DataFrame, this: WriteRun) -> None:
-    if callable(job.on_error):
-        job.on_error(failed.drop("retriable"), this.batch_id)
-    elif not isinstance(job.on_error, str):
-        spec = job.spec
-        put_dead_letters(job.on_error, failed, spec.table, spec.op, job.keys, this.origin, this.token)
 
 
 def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, shown: Sequence[str]) -> DataFrame:

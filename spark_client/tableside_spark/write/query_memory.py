@@ -102,15 +102,12 @@ class Checkpoint:
 
 
 BATCHES_MAX = 100
-"""How many micro-batches of a query are remembered."""
 OFFSETS_CHARACTERS_MAX = 2**16
-"""The maximum length of offsets that are remembered."""
 BATCH_NUMBERS = 2**31
 """A sequence is an epoch times this, plus the number of a micro-batch."""
 EPOCHS_MAX = 2**12
 """The maximum number of epochs, so that the sequences of parts and of chunks fit 63 bits."""
 RUNS_MAX = 20
-"""How many runs of a query are remembered."""
 CONFLICTS_MAX = 20
 
 log = logging.getLogger(__name__)

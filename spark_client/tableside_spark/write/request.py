@@ -1,6 +1,5 @@
 """The validated arguments of `Table.put`, `update` and `delete`, and the start of the write."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, get_args
@@ -41,6 +40,7 @@ class WriteRequest:
     target: Target
     totals: WriteTotals
     table_schema: TableSchema
+    runs_memory_s: float
     op: str
     frame: DataFrame
     keys: tuple[str, ...]
@@ -49,12 +49,18 @@ class WriteRequest:
     at_least_once: bool
     on_error: OnError
     resume: Resume
-    runs_memory_s: float
     sequence_by: SequenceBy
 
     def __post_init__(self) -> None:
         """Raise `ValueError` for arguments that are not valid for any write."""
-        _require_valid(self.frame, self.token, self.on_error)
+        on_error = self.on_error
+        if not (on_error in ("fail", "collect") or callable(on_error) or isinstance(on_error, DeadLetterTable)):
+            raise ValueError(f"on_error is fail, collect, a function or a Table, not {on_error!r}")
+        if self.frame.isStreaming and on_error == "collect":
+            raise ValueError("a stream cannot collect failures: on_error is fail, a function or a Table")
+        if self.frame.isStreaming and self.token is not None:
+            raise ValueError("a streaming write has the token of its query and micro-batch: token= is for batch frames")
+        require_unique_names(self.frame.columns, self.frame)
         if reserved := [key for key in self.keys if key.startswith(internal(""))]:
             raise ValueError(
                 f"the prefix {internal('')} is reserved for internal columns: rename the key column {reserved[0]!r}"
@@ -108,11 +114,15 @@ class WriteRequest:
         return routing.row_per_partition(self.frame)
 
     def result(self, prepared: PreparedRows, documents: tuple[str, ...], **asked: Any) -> WriteSummary | StreamWrite:
-        """Write a batch DataFrame now, or return the `StreamWrite` of a streaming one.
-
-        `asked` are the other arguments that determine what is written, which another start of the run has to repeat.
-        """
-        self._require_distinct_failure_columns(documents)
+        """Write a batch now, or return a stream's `StreamWrite`. Another start of a run repeats what is `asked`."""
+        if self.on_error != "fail":
+            own = [*(() if self.partitions is None else ("partition",)), *documents, *OUTCOME_COLUMNS]
+            try:
+                require_unique_names([*own, *self.keys], self.frame)
+            except ValueError as error:
+                raise ValueError(
+                    f"the failed rows also have the columns {', '.join(own)}: rename the key column with such a name"
+                ) from error
         target, keys = self.target, KeyColumns(*wire_keys(self.table_schema, self.keys))
         spec = WriteSpec(target.connection, target.table, self.op, keys, documents, self.omits_tokens)
         write = WriteJob(
@@ -129,38 +139,10 @@ class WriteRequest:
             send = partial(job.run, write, prepared, WriteRun(lease.token, lease.token, is_repeatable=is_repeatable))
             if not isinstance(self.token, str):
                 return send()
-            run = self._run(self.token, asked)
-            return self._memory().once(run, self.resume, send, partial(job.skip, write, prepared))
-
-    def _run(self, token: str, asked: Mapping[str, Any]) -> Run:
-        arguments = {"key": self.keys, "partitions": self.partitions, **asked}
-        # The deletes before the updates have a writer of their own.
-        writers = 2 if self.op == "update" and asked.get("delete_when") is not None else 1
-        return Run(token, self.op, fingerprint(arguments), writers)
-
-    def _memory(self) -> RunMemory:
-        companion = shared_client(self.target.connection).table(self.target.table + RUNS)
-        return RunMemory(companion, self.target.table, self.runs_memory_s)
-
-    def _require_distinct_failure_columns(self, documents: tuple[str, ...]) -> None:
-        """Raise `ValueError` if a key column has the name of another column of the failed operations."""
-        if self.on_error == "fail":
-            return
-        own = [*(() if self.partitions is None else ("partition",)), *documents, *OUTCOME_COLUMNS]
-        try:
-            require_unique_names([*own, *self.keys], self.frame)
-        except ValueError as error:
-            raise ValueError(
-                f"the failed rows also have the columns {', '.join(own)}: rename the key column with such a name"
-            ) from error
-
-
-def _require_valid(frame: DataFrame, token: TokenArgument, on_error: OnError) -> None:
-    """Raise `ValueError` for duplicate columns, an unknown `on_error`, and arguments that streams do not support."""
-    if not (on_error in ("fail", "collect") or callable(on_error) or isinstance(on_error, DeadLetterTable)):
-        raise ValueError(f"on_error is fail, collect, a function or a Table, not {on_error!r}")
-    if frame.isStreaming and on_error == "collect":
-        raise ValueError("a stream cannot collect failures: on_error is fail, a function or a Table")
-    if frame.isStreaming and token is not None:
-        raise ValueError("a streaming write has the token of its query and micro-batch: token= is for batch frames")
-    require_unique_names(frame.columns, frame)
+            arguments = {"key": self.keys, "partitions": self.partitions, **asked}
+            # The deletes before the updates have a writer of their own.
+            writers = 2 if self.op == "update" and asked.get("delete_when") is not None else 1
+            run = Run(self.token, self.op, fingerprint(arguments), writers)
+            companion = shared_client(target.connection).table(target.table + RUNS)
+            memory = RunMemory(companion, target.table, self.runs_memory_s)
+            return memory.once(run, self.resume, send, partial(job.skip, write, prepared))

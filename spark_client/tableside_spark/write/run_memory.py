@@ -77,7 +77,12 @@ class RunMemory:
             except PreconditionFailed:  # another job has started the run
                 return self._start(wanted, resume)
             return run
-        self._require_same(wanted, found)
+        asked, before = ({"operation": run.operation, **run.asked} for run in (wanted, found))
+        if differing := differences(asked, before):
+            raise RunRefusedError(
+                f"table {self.table}: the run {wanted.token} was started with other arguments: {differing}. Give "
+                "another write another token. Rows that the run has applied stay applied"
+            )
         if found.finished is None:
             if resume != "force":
                 self._require_remembered(found)
@@ -93,14 +98,6 @@ class RunMemory:
     def _change(self, run: Run, **members: str | int) -> None:
         changes = {"$set": members, "$max": {"last_event": next_event(self.companion)}}
         self.companion.update(run.key, changes, default=run.record(), ttl_s=self.memory_s)
-
-    def _require_same(self, wanted: Run, found: Run) -> None:
-        asked, before = ({"operation": run.operation, **run.asked} for run in (wanted, found))
-        if differing := differences(asked, before):
-            raise RunRefusedError(
-                f"table {self.table}: the run {wanted.token} was started with other arguments: {differing}. Give "
-                "another write another token. Rows that the run has applied stay applied"
-            )
 
     def _require_remembered(self, run: Run) -> None:
         others = [other for other in scan_runs(self.companion) if other.token != run.token]
@@ -160,7 +157,11 @@ def _text(argument: Any) -> str:
     """Return a document as JSON with the expressions of its columns, and other objects by the names of their types."""
     match argument:
         case Column():
-            return _column_text(argument)
+            text = str(argument).removeprefix("Column<'").removesuffix("'>")
+            for marker, pattern, replacement in _VOLATILE:
+                if re.search(marker, text):
+                    text = re.sub(pattern, replacement, text)
+            return text
         case Mapping():
             members = sorted((json.dumps(name, ensure_ascii=False), _text(argument[name])) for name in argument)
             return f"{{{', '.join(f'{name}: {text}' for name, text in members)}}}"
@@ -171,14 +172,6 @@ def _text(argument: Any) -> str:
         case dt.date() | Decimal():
             return str(argument)
     return str(getattr(argument, "__qualname__", type(argument).__qualname__))
-
-
-def _column_text(column: Any) -> str:
-    text = str(column).removeprefix("Column<'").removesuffix("'>")
-    for marker, pattern, replacement in _VOLATILE:
-        if re.search(marker, text):
-            text = re.sub(pattern, replacement, text)
-    return text
 
 
 def _limited(text: str) -> str:

@@ -91,7 +91,12 @@ class MicroBatchWriter:
 
     def write_batch(self, rows: DataFrame, batch_id: int) -> None:
         """Write one micro-batch and publish its summary."""
-        batch, spec = self._micro_batch(rows, batch_id), self.write.spec
+        spec = self.write.spec
+        batch = None if is_remote(rows) else current_micro_batch(rows)
+        if batch is None:  # The thread's local properties do not contain it, but the checkpoint has the query's id.
+            checkpoint = Checkpoint(self.checkpoint, rows.sparkSession)
+            self.query_id = self.query_id or checkpoint.query_id()
+            batch = MicroBatch(self.query_id, batch_id, checkpoint=checkpoint)
         origin = Token(batch.query, batch_id)
         lease = TokenLease()
         if not spec.at_least_once:
@@ -100,12 +105,3 @@ class MicroBatchWriter:
             summary = job.run(self.write, PreparedRows(rows, self.grouping), WriteRun(lease.token, origin, batch_id))
         self.summaries.append(summary)
         publish(rows.sparkSession, batch.query, self.summaries)
-
-    def _micro_batch(self, rows: DataFrame, number: int) -> MicroBatch:
-        """Return the micro-batch, from the thread's local properties if they contain it, else from the checkpoint."""
-        found = None if is_remote(rows) else current_micro_batch(rows)
-        if found is not None:
-            return found
-        checkpoint = Checkpoint(self.checkpoint, rows.sparkSession)
-        self.query_id = self.query_id or checkpoint.query_id()
-        return MicroBatch(self.query_id, number, checkpoint=checkpoint)

@@ -97,7 +97,6 @@ class WriteTotals:
 
 
 BATCHES_MAX = 100
-"""The maximum number of micro-batches kept."""
 
 _COLUMNS = (
     "batch_id long, operations long, sent long, applied long, replayed long, superseded long, failed long, "

@@ -44,10 +44,7 @@ class MicroBatch:
 
 
 def current_micro_batch(frame: DataFrame) -> MicroBatch | None:
-    """Return the current micro-batch, or None outside of `foreachBatch`.
-
-    Raises `UnsoundTokenError` if the DataFrame belongs to a streaming query that cannot be determined.
-    """
+    """Return the micro-batch, None outside of `foreachBatch`. Raises `UnsoundTokenError` if unknown."""
     if is_remote(frame):
         spec = getattr(sys.modules["__main__"], "__spec__", None)
         if spec is not None and str(spec.name).endswith(_CONNECT_WORKER):
@@ -56,7 +53,12 @@ def current_micro_batch(frame: DataFrame) -> MicroBatch | None:
     session = frame.sparkSession
     query, batch = (session.sparkContext.getLocalProperty(name) for name in (QUERY_ID, BATCH_ID))
     if query is not None and batch is not None:
-        return _micro_batch(session, str(query), int(batch))
+        # A job group would contain the run, but callers may set their own.
+        for running in _running_queries(session):
+            if str(running.id()) == query:
+                checkpoint = Checkpoint(str(running.resolvedCheckpointRoot()), session)
+                return MicroBatch(query, int(batch), str(running.runId()), checkpoint)
+        return MicroBatch(query, int(batch), run=query)
     private = frame._jdf.sparkSession()  # noqa: SLF001 - there is no other way to tell
     if any(running.sparkSessionForStream().equals(private) for running in _running_queries(session)):
         raise UnsoundTokenError(_with_advice("a thread started in foreachBatch does not have the query's id"))
@@ -68,15 +70,6 @@ def _with_advice(why: str) -> str:
         f'{why}: give token=("a stable name", batch_id), write in foreachBatch itself or in a '
         "pyspark.InheritableThread, or set at_least_once=True"
     )
-
-
-def _micro_batch(session: SparkSession, query_id: str, number: int) -> MicroBatch:
-    """Return a micro-batch of a running query. A job group would contain the run, but callers may set their own."""
-    for query in _running_queries(session):
-        if str(query.id()) == query_id:
-            checkpoint = Checkpoint(str(query.resolvedCheckpointRoot()), session)
-            return MicroBatch(query_id, number, str(query.runId()), checkpoint)
-    return MicroBatch(query_id, number, run=query_id)
 
 
 def _running_queries(session: SparkSession) -> Iterable[Any]:
@@ -109,15 +102,6 @@ class WriteLocks:
     @contextmanager
     def exclusive(self, run: str, number: int, table: tuple[str, str]) -> Iterator[None]:
         """Keep a table, given as URL and name, locked during a write. After a failure, the write may be repeated."""
-        self._acquire(run, number, table)
-        try:
-            yield
-        except BaseException:
-            with self._lock:
-                self._runs[run].tables.discard(table)
-            raise
-
-    def _acquire(self, run: str, number: int, table: tuple[str, str]) -> None:
         with self._lock:
             state = self._runs.pop(run, None)
             if state is not None and number < state.batch:
@@ -135,10 +119,15 @@ class WriteLocks:
                     'it would count as a replay; give each write its own token=("a stable name", batch_id)'
                 )
             current.tables.add(table)
+        try:
+            yield
+        except BaseException:
+            with self._lock:
+                self._runs[run].tables.discard(table)
+            raise
 
 
 WRITE_LOCKS = WriteLocks()
-"""The locks of this process."""
 
 
 WRITER_CHARACTERS_MAX = json_batch.WRITER_CHARACTERS_MAX - len(RESET)
@@ -147,10 +136,7 @@ _RESERVED = re.compile(rf"({RESET}|{PART}[0-9a-f]{{5}})$")
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """The token of a write, and the lock to keep during the write.
-
-    `is_repeatable` is true if another run of the write has the same token.
-    """
+    """The token of a write, the lock to keep during it, and whether another run of it has the same token."""
 
     token: Token | None = None
     hold: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -186,10 +172,7 @@ def acquire_token(
 
 
 def micro_batch_token(batch: MicroBatch, connection: Connection, table: str, *, harmless: bool) -> TokenLease:
-    """Return the token of a micro-batch: the query and the sequence of the micro-batch.
-
-    `harmless` means that the rows may be applied again.
-    """
+    """Return the token of a micro-batch: the query and a sequence. `harmless` rows may be applied again."""
     content = Content() if batch.checkpoint is None else batch.checkpoint.content(batch.number)
     sequence = sequence_of(connection, table, batch.query, batch.number, content, harmless=harmless)
     run, number, place = batch.run, batch.number, (connection.url, table)
