@@ -48,7 +48,11 @@ class Cache(Policy):
         super().__init__(inner)
         self._clock = clock
         self._monotonic = monotonic
-        self._entries = Entries(records_max=records_max, bytes_max=bytes_max, ttl_s=ttl_s, absent_ttl_s=absent_ttl_s)
+        self._records_max, self._bytes_max = records_max, bytes_max
+        self._ttl_s, self._absent_ttl_s = ttl_s, absent_ttl_s
+        self._entries: OrderedDict[Key, Entry] = OrderedDict()
+        """The least recently used first."""
+        self._size_bytes = 0
         self._reading: dict[Key, object] = {}
         """The last read in flight of each key, unless a write of the key began or ended since. Only it is cached."""
         self._writing = Counter[Key]()
@@ -67,6 +71,7 @@ class Cache(Policy):
         self._suspended = True
         self._reading.clear()
         self._entries.clear()
+        self._size_bytes = 0
         self._update_gauges()
 
     def resume(self) -> None:
@@ -81,7 +86,7 @@ class Cache(Policy):
             return await self._inner.apply(operations, budget)
         gets = cast("list[Get]", [*operations])
         now = self._monotonic()
-        outcomes, missing, oldest = self._entries.find(gets, now, self._clock())
+        outcomes, missing, oldest = self._find(gets, now)
         if len(missing) < len(gets):
             self._hits.inc(len(gets) - len(missing))
             self._age_seconds.observe(now - oldest)
@@ -100,6 +105,31 @@ class Cache(Policy):
         self.suspend()
         await super().close()
 
+    def _find(self, gets: Sequence[Get], now: float) -> tuple[list[Outcome], list[int], float]:
+        """Return the outcomes of gets that a sufficiently fresh entry answers, and None for the others.
+
+        Return the positions of the others, and the time of the oldest read among the entries used (`now` if none is).
+        """
+        outcomes: list[Outcome] = [None] * len(gets)
+        missing: list[int] = []
+        entries, oldest, now_ms = self._entries, now, self._clock()
+        for position, get in enumerate(gets):
+            entry = entries.get(get.key)
+            if (
+                entry is None
+                or now >= entry.fresh_until
+                or (get.max_age_s is not None and not 0 < get.max_age_s >= now - entry.read_at)
+                or ((record := entry.record) is not None and 0 < record.expires_ms <= now_ms)
+            ):
+                missing.append(position)
+                continue
+            if record is not None:
+                outcomes[position] = Record(record.value, record.etag, record.expires_ms, now - entry.read_at)
+            entries.move_to_end(get.key)
+            if entry.read_at < oldest:
+                oldest = entry.read_at
+        return outcomes, missing, oldest
+
     async def _read(self, operations: Sequence[Operation], keys: Sequence[Key], budget: Budget) -> Sequence[Outcome]:
         """Read records in one call of the store, and cache those whose keys had no write in the meantime."""
         this, read_at = object(), self._monotonic()
@@ -113,10 +143,30 @@ class Cache(Policy):
         current -= self._writing.keys()
         if current:
             found = zip(keys, answers, strict=True)
-            evicted = self._entries.put([(key, outcome) for key, outcome in found if key in current], read_at)
-            self._evictions.inc(evicted)
+            self._keep([(key, outcome) for key, outcome in found if key in current], read_at)
         self._update_gauges()
         return answers
+
+    def _keep(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> None:
+        """Store the records and absences of a read that began at `read_at`, in place of the entries of their keys.
+
+        If one is too large or has no time to live, it is not stored, and the old entry is dropped. Errors are ignored.
+        """
+        entries, evicted = self._entries, 0
+        for key, record in found:
+            if record is not None and type(record) is not Record:
+                continue
+            if (old := entries.pop(key, None)) is not None:
+                self._size_bytes -= old.size_bytes
+            ttl_s = self._absent_ttl_s if record is None else self._ttl_s
+            size_bytes = _size_bytes(key, record)
+            if ttl_s > 0 and size_bytes <= self._bytes_max:
+                entries[key] = Entry(record, read_at, read_at + ttl_s, size_bytes)
+                self._size_bytes += size_bytes
+        while self._size_bytes > self._bytes_max or len(entries) > self._records_max:
+            self._size_bytes -= entries.popitem(last=False)[1].size_bytes
+            evicted += 1
+        self._evictions.inc(evicted)
 
     async def _write(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
         keys = [operation.key for operation in operations]
@@ -135,10 +185,11 @@ class Cache(Policy):
     def _forget(self, keys: Iterable[Key]) -> None:
         for key in keys:
             self._reading.pop(key, None)
-        self._entries.drop(keys)
+        for key in self._entries.keys() & keys:
+            self._size_bytes -= self._entries.pop(key).size_bytes
 
     def _update_gauges(self) -> None:
-        self._sizes[self._partition] = records, size_bytes = len(self._entries), self._entries.size_bytes
+        self._sizes[self._partition] = records, size_bytes = len(self._entries), self._size_bytes
         if len(self._sizes) > 1:
             records, size_bytes = map(sum, zip(*self._sizes.values(), strict=True))
         self._records.set(records)
@@ -152,77 +203,6 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     read_at: float
     fresh_until: float
     size_bytes: int
-
-
-class Entries:
-    """Records and absences by key. `ttl_s` and `absent_ttl_s`, in seconds, count from the start of the read."""
-
-    def __init__(self, *, records_max: int, bytes_max: int, ttl_s: float, absent_ttl_s: float) -> None:
-        self.size_bytes = 0
-        self._records_max = records_max
-        self._bytes_max = bytes_max
-        self._ttl_s = ttl_s
-        self._absent_ttl_s = absent_ttl_s
-        self._entries: OrderedDict[Key, Entry] = OrderedDict()
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def find(self, gets: Sequence[Get], now: float, now_ms: int) -> tuple[list[Outcome], list[int], float]:
-        """Return the outcomes of gets that a sufficiently fresh entry answers, and None for the others.
-
-        Return the positions of the others, and the time of the oldest read among the entries used (`now` if none is).
-        """
-        entries, outcomes, rest, oldest = self._entries, list[Outcome](), list[int](), now
-        for position, get in enumerate(gets):
-            entry = entries.get(get.key)
-            if (
-                entry is None
-                or now >= entry.fresh_until
-                or (get.max_age_s is not None and not 0 < get.max_age_s >= now - entry.read_at)
-                or ((record := entry.record) is not None and 0 < record.expires_ms <= now_ms)
-            ):
-                outcomes.append(None)
-                rest.append(position)
-                continue
-            age_s = now - entry.read_at
-            outcomes.append(record and Record(record.value, record.etag, record.expires_ms, age_s))
-            entries.move_to_end(get.key)
-            if entry.read_at < oldest:
-                oldest = entry.read_at
-        return outcomes, rest, oldest
-
-    def put(self, found: Iterable[tuple[Key, Outcome]], read_at: float) -> int:
-        """Store the records and absences of a read that began at `read_at`, in place of the entries of their keys.
-
-        If one is too large or has no time to live, it is not stored, and the old entry is dropped. Errors are ignored.
-        Return how many entries were evicted to make room.
-        """
-        entries, evicted = self._entries, 0
-        for key, record in found:
-            if record is not None and type(record) is not Record:
-                continue
-            if (old := entries.pop(key, None)) is not None:
-                self.size_bytes -= old.size_bytes
-            ttl_s = self._absent_ttl_s if record is None else self._ttl_s
-            size_bytes = _size_bytes(key, record)
-            if ttl_s > 0 and size_bytes <= self._bytes_max:
-                entries[key] = Entry(record, read_at, read_at + ttl_s, size_bytes)
-                self.size_bytes += size_bytes
-        while self.size_bytes > self._bytes_max or len(entries) > self._records_max:
-            self.size_bytes -= entries.popitem(last=False)[1].size_bytes
-            evicted += 1
-        return evicted
-
-    def drop(self, keys: Iterable[Key]) -> None:
-        """Drop the entries of these keys."""
-        for key in self._entries.keys() & keys:
-            self.size_bytes -= self._entries.pop(key).size_bytes
-
-    def clear(self) -> None:
-        """Drop all entries."""
-        self._entries.clear()
-        self.size_bytes = 0
 
 
 def _size_bytes(key: Key, record: Record | None) -> int:
