@@ -10,8 +10,7 @@ import math
 import random
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -85,14 +84,23 @@ class CompareAndSet:
         self._last: dict[Key, asyncio.Future[None]] = {}
 
     async def apply(self, operations: Sequence[Operation], until: float) -> list[Outcome]:
-        """Apply writes with distinct keys, and return their outcomes in the same order."""
+        """Apply writes with distinct keys, and return their outcomes in the same order.
+
+        Wait first until the earlier writes of the records have ended, at most until the deadline.
+        """
         writes = cast("Sequence[Write]", operations)
         if not writes:
             return []
         outcomes: list[Outcome | bool] = [False] * len(writes)
         failure: TableError = Contended(f"{_CONTENDED}each of {ATTEMPTS_MAX} attempts")
         waiting: Sequence[int] = range(len(writes))
-        async with self._turn([write.key for write in writes], until):
+        keys = [write.key for write in writes]
+        earlier = {self._last[key] for key in keys if key in self._last} if self._last else ()
+        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._last.update(dict.fromkeys(keys, ended))
+        try:
+            if earlier:
+                await asyncio.wait(earlier, timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
             for attempt in range(ATTEMPTS_MAX):
                 sent = writes if len(waiting) == len(writes) else [writes[index] for index in waiting]
                 for index, outcome in zip(waiting, await self._attempt(sent, until), strict=True):
@@ -105,27 +113,16 @@ class CompareAndSet:
                     failure = DeadlineExceeded(f"{_CONTENDED}all attempts until the deadline")
                     break
                 await asyncio.sleep(pause_s)
-        return [failure if outcome is False else cast("Outcome", outcome) for outcome in outcomes]
-
-    def is_contended(self, key: Key) -> bool:
-        """Return whether a write of the record is in progress in this process. Others should wait for it."""
-        return key in self._last
-
-    @asynccontextmanager
-    async def _turn(self, keys: Sequence[Key], until: float) -> AsyncIterator[None]:
-        """Wait until the earlier writes of the records have ended, at most until the deadline."""
-        earlier = {self._last[key] for key in keys if key in self._last} if self._last else ()
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._last.update(dict.fromkeys(keys, ended))
-        try:
-            if earlier:
-                await asyncio.wait(earlier, timeout=None if until == math.inf else max(0.0, until - time.monotonic()))
-            yield
         finally:
             ended.set_result(None)
             for key in keys:
                 if self._last.get(key) is ended:
                     del self._last[key]
+        return [failure if outcome is False else cast("Outcome", outcome) for outcome in outcomes]
+
+    def is_contended(self, key: Key) -> bool:
+        """Return whether a write of the record is in progress in this process. Others should wait for it."""
+        return key in self._last
 
     async def _attempt(self, writes: Sequence[Write], until: float) -> list[Outcome | bool]:
         """Try each write once. An outcome is False if another writer changed the record first."""
