@@ -101,12 +101,6 @@ class Orders:
             self._of[name] = order
 
 
-def overlaid(value: JsonObject, present: JsonObject, newer: set[str]) -> JsonObject:
-    """Return a put's value with the newer members of the present one."""
-    kept = {name: member for name, member in value.items() if name not in newer}
-    return kept | {name: present[name] for name in newer if name in present}
-
-
 def assigned(present: JsonObject, members: Assignments) -> JsonObject:
     """Return a value after the assignments of an update."""
     return {name: member for name, member in {**present, **members}.items() if member is not ABSENT}

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from . import updates, values
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
-from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments, overlaid
+from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments
 from .store import TableSpec
 from .values import check_elements
 
@@ -241,8 +241,9 @@ def _ordered(stored: Stored, write: Write, order: int, spec: TableSpec, now_ms: 
     if isinstance(write, Delete) and not newer:
         return _deleted(result, write, spec, now_ms, etag)
     value = write.value if isinstance(write, Put) else b"{}"
-    if newer:
-        value = _encoded(overlaid(values.decode(value), _members(stored), newer))
+    if newer:  # They stay as they are.
+        kept = {name: member for name, member in values.decode(value).items() if name not in newer}
+        value = _encoded(kept | {name: member for name, member in _members(stored).items() if name in newer})
     return _written(result, write, value, spec, expires_ms, etag, created=False)
 
 
@@ -290,9 +291,6 @@ def _encoded(value: values.JsonObject) -> bytes:
     text = values.encode_canonical(value)
     check_elements(text)
     return text
-
-
-# Their results
 
 
 def _written(

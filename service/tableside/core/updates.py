@@ -163,9 +163,6 @@ def touched_members(changes: Changes) -> set[str]:
     return names
 
 
-# Parsing
-
-
 class _Parser:
     """Parses the changes of one update, and counts the names in their paths."""
 

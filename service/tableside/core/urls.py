@@ -76,8 +76,10 @@ def environment_proxy(url: str) -> EnvironmentProxy | None:
     parts, found = urlsplit(url), getproxies()
     scheme = next((scheme for scheme in (parts.scheme, "all") if found.get(scheme)), None)
     host, port = (parts.hostname or "").rstrip("."), parts.port or _PORTS.get(parts.scheme)
+    address = _address(host)
+    is_loopback = address.is_loopback if address else f".{host}".endswith(".localhost")
     excluded = (_excludes(name, host, port) for name in re.split(r"[,\s]+", found.get("no", "").lower()) if name)
-    if scheme is None or _is_loopback(host) or any(excluded):
+    if scheme is None or is_loopback or any(excluded):
         return None
     proxy, variable = found[scheme], f"{scheme}_proxy"
     used = variable if os.environ.get(variable) else variable.upper()
@@ -103,11 +105,6 @@ def _excludes(name: str, host: str, port: int | None) -> bool:
         return address in ip_network(domain, strict=False)
     except ValueError:
         return False
-
-
-def _is_loopback(host: str) -> bool:
-    address = _address(host)
-    return (host == "localhost" or host.endswith(".localhost")) if address is None else address.is_loopback
 
 
 def _address(host: str) -> IPv4Address | IPv6Address | None:

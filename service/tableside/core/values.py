@@ -11,7 +11,7 @@ length of a text therefore does not bound the cost of parsing it. The number of 
 import re
 from collections.abc import Callable, Sequence
 from math import isfinite, isinf
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import msgspec
 import orjson
@@ -159,9 +159,7 @@ def normalize(value: Json) -> JsonObject:
     for name in value:
         if name.startswith(RESERVED_PREFIX):
             raise InvalidOperation("a top-level member's name may not begin with _ts")
-    copy = normalize_member(value)
-    assert isinstance(copy, dict)
-    return copy
+    return cast("JsonObject", normalize_member(value))
 
 
 def normalize_member(value: Json, depth: int = 1) -> Json:
