@@ -20,7 +20,7 @@ from ..core import (
     TableSpec,
     Unsupported,
 )
-from ..core.store import Estimates, drop_records
+from ..core.store import drop_records
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .open_stores import OpenStore
 from .stack import Limits, Stack, build_stack
@@ -147,8 +147,10 @@ class CatalogEntry:
     async def estimate(self) -> Estimate:
         """Return about the number and the size of the records."""
         await self.opened()
-        store = None if self._stack is None else self._stack.store
-        return await store.estimate() if isinstance(store, Estimates) else Estimate()
+        if self._stack is None or not hasattr(self._stack.store, "estimate"):
+            return Estimate()
+        found: Estimate = await self._stack.store.estimate()
+        return found
 
     async def is_empty(self) -> bool:
         """Return whether the store has no records under the table's name there, or none that it finds at once."""

@@ -13,7 +13,6 @@ import msgspec
 
 from .. import __version__
 from ..core import Backend, StoreUnavailable, TableError
-from ..core.backend import ReportsConnections, ReportsDisk
 from ..policies import CallerRate, RetryBudget
 from ..settings import Settings, StoreSettings
 from ..stores import PartitionedSettings
@@ -92,10 +91,10 @@ class OpenStore(msgspec.Struct, frozen=True, eq=False):
             self.in_flight.sample()
         if self.budget is not None:
             metrics.policies.retry_budget.labels(name).set(self.budget.remaining(time.monotonic()))
-        if isinstance(self.backend, ReportsConnections):
+        if hasattr(self.backend, "connections"):
             for state, count in msgspec.structs.asdict(self.backend.connections()).items():
                 metrics.connections.labels(name, state).set(count)
-        if isinstance(self.backend, ReportsDisk) and (disk := self.backend.disk()) is not None:
+        if hasattr(self.backend, "disk") and (disk := self.backend.disk()) is not None:
             metrics.writes_delayed.labels(name).set(disk.writes_delayed)
             for state in ("used", "compaction_pending", "free", "size"):
                 metrics.disk.labels(name, state).set(getattr(disk, state))

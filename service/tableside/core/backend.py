@@ -4,14 +4,14 @@
 """
 
 import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 from pydantic import BaseModel
 
 from .batch import Results
-from .errors import StoreUnavailable, TableError, WritesRejected
+from .errors import StoreUnavailable, WritesRejected
 from .operations import Outcome, Written
 from .store import Store, TableSpec
 
@@ -24,7 +24,11 @@ class NoOptions(BaseModel, frozen=True, extra="forbid"):
 
 
 class Backend(Protocol):
-    """An open `stores` entry of the configuration: one connection or database, shared by the stores of its tables."""
+    """An open `stores` entry of the configuration: one connection or database, shared by the stores of its tables.
+
+    Optional methods: `connections` returns `Connections`, and `disk` returns `Disk`, or None if it is unknown. Neither
+    waits.
+    """
 
     single_process: bool
 
@@ -46,7 +50,12 @@ class Backend(Protocol):
 
 
 class BackendType(Protocol):
-    """The class of a kind of store: its settings, its table options, and how to open it."""
+    """The class of a kind of store: its settings, its table options, and how to open it.
+
+    An optional class method, `table_faults`, gets the settings and a spec. It returns, without a connection, the errors
+    because of which `Backend.store` can never open the table. Settings may have a property `place`, a directory or
+    address without secrets, and a property `directory`, with all symbolic links resolved, that no other store may use.
+    """
 
     Settings: type[BaseModel]
     TableOptions: type[BaseModel]
@@ -54,14 +63,6 @@ class BackendType(Protocol):
 
     async def open(self, settings: Any) -> Backend:
         """Return a backend that is ready for use. Raise StoreUnavailable if it cannot be reached."""
-
-
-@runtime_checkable
-class ChecksTables(Protocol):
-    """A class of backends that finds faults of a table without a connection. Other classes need not implement it."""
-
-    def table_faults(self, settings: Any, spec: TableSpec) -> Iterable[TableError]:
-        """Return the reasons why `store` can never open a table in a backend with these settings."""
 
 
 class Connections(msgspec.Struct, frozen=True):
@@ -73,14 +74,6 @@ class Connections(msgspec.Struct, frozen=True):
     in_use: int
     open: int
     most: int
-
-
-@runtime_checkable
-class ReportsConnections(Protocol):
-    """A backend that reports its connections. Backends without connections need not implement it."""
-
-    def connections(self) -> Connections:
-        """Return the current numbers of connections."""
 
 
 class Disk(msgspec.Struct, frozen=True):
@@ -95,14 +88,6 @@ class Disk(msgspec.Struct, frozen=True):
     free: int
     size: int
     writes_delayed: bool
-
-
-@runtime_checkable
-class ReportsDisk(Protocol):
-    """A backend that reports its local disk. Other backends need not implement it."""
-
-    def disk(self) -> Disk | None:
-        """Return the present numbers without waiting, or None if they are unknown."""
 
 
 class WriteHealth:

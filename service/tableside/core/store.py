@@ -19,7 +19,7 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 import time
 from collections.abc import Callable, Sequence, Sized
 from copy import copy
-from typing import Any, Literal, Protocol, Self, TypeVar, runtime_checkable
+from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 from pydantic import BaseModel
@@ -224,7 +224,13 @@ class PageBuilder:
 
 
 class Store(Protocol):
-    """The records of one table, described by `spec`."""
+    """The records of one table, described by `spec`.
+
+    Optional members: `drop` removes the table with everything that the store remembers of it, and succeeds if the table
+    is absent. The store is not used afterwards. `estimate` returns an `Estimate` without reading the records. Both are
+    awaited, and raise a TableError if they fail. `updates_per_call_max` is how many single updates of different callers
+    one call may have, in one round trip.
+    """
 
     @property
     def spec(self) -> TableSpec:
@@ -251,30 +257,11 @@ class Store(Protocol):
         """Divide the table into 1 to `count_max` disjoint splits that together cover it."""
 
 
-@runtime_checkable
-class Drops(Protocol):
-    """A store that removes all its records at once. Of others, `drop_records` deletes each record."""
-
-    async def drop(self) -> None:
-        """Remove the table from the store, with everything that the store remembers of it.
-
-        It is not used afterwards. Succeeds if the table is absent. Raise a TableError if that fails.
-        """
-
-
 class Estimate(msgspec.Struct, frozen=True):
     """About the number and the size of a table's records. None is unknown."""
 
     records: int | None = None
     size_bytes: int | None = None
-
-
-@runtime_checkable
-class Estimates(Protocol):
-    """A store that can estimate its size without reading its records. Others need not implement it."""
-
-    async def estimate(self) -> Estimate:
-        """Return an estimate. Raise a TableError if that fails."""
 
 
 class Policy:
@@ -331,7 +318,7 @@ DELETED_AT_ONCE = 1000
 
 async def drop_records(store: Store) -> None:
     """Remove a table's records. Raise a TableError if that fails: a second call removes the rest."""
-    if isinstance(store, Drops):
+    if hasattr(store, "drop"):
         await store.drop()
         return
     position: bytes | None = b""

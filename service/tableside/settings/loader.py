@@ -11,7 +11,6 @@ from pydantic import BaseModel, Field, RootModel
 
 from .. import stores
 from ..auth import AuthSettings, Tokens
-from ..core.backend import ChecksTables
 from ..core.store import GENERATION_IN_STORE
 from .faults import NAME, Fault, FaultCollector, SettingsError, similar
 from .settings import ServiceSettings, Settings, StoreSettings, TableLocation, TableSettings, partition_stores
@@ -283,7 +282,7 @@ def check_specs(
     checks = {
         name: partial(kind.table_faults, store.options)
         for name, store in known.items()
-        if store is not None and isinstance(kind := stores.backend_type(store.kind), ChecksTables)
+        if store is not None and hasattr(kind := stores.backend_type(store.kind), "table_faults")
     }
     for name, table in tables.items():
         spec = table.spec(name, options.get(name))

@@ -15,7 +15,7 @@ from tableside.core import TableNotFound
 from tableside.core.backend import Backend
 from tableside.core.keys import KeySchema
 from tableside.core.operations import Delete, Get, Token
-from tableside.core.store import Estimates, Store, TableSpec, drop_records
+from tableside.core.store import Store, TableSpec, drop_records
 from tableside.settings import validate
 
 pytestmark = pytest.mark.server
@@ -99,7 +99,7 @@ async def test_a_drop_is_not_undone_by_an_open_store(backend: Backend, name: str
 async def test_estimates_are_unknown_or_plausible(backend: Backend, name: str) -> None:
     store = await backend.store(at(name))
     await store.apply([put(f"{index}", {"text": "x" * 100}) for index in range(500)])
-    if not isinstance(store, Estimates):
+    if not hasattr(store, "estimate"):
         return
     found = await store.estimate()
     assert found.records is None or 0 <= found.records <= 1000
