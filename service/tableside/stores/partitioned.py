@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from itertools import pairwise
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -40,13 +40,13 @@ from ..core import (
     StoreUnavailable,
     TableError,
     TableSpec,
+    Unsupported,
     Written,
     gather_bounded,
     target_partitions,
     value_bytes,
     without_value,
 )
-from .lazy_store import LazyStore
 
 PARTITIONS_MAX = 256
 
@@ -63,9 +63,6 @@ SPLITS_CONCURRENCY_MAX = 8
 
 RETURNED_BYTES_MAX = 2**26
 """After so many bytes of returned values, repeated writes return no value. This is the default limit of a response."""
-
-Placement: TypeAlias = tuple[int, ...] | InvalidOperation
-"""The partitions of an operation, or the error if it names invalid ones."""
 
 Encoded = TypeVar("Encoded", "Position", "Split")
 
@@ -165,6 +162,73 @@ class PartitionedBackend:
         """Do nothing: the code that opened the partitions' backends closes them."""
 
 
+class LazyStore:
+    """A table's records in one backend, which may be unavailable at first.
+
+    `siblings` are the stores of all partitions of the table, including this one. Their keys must have one schema.
+    """
+
+    def __init__(self, backend: Backend, spec: TableSpec, siblings: Sequence["LazyStore"] = ()) -> None:
+        self._backend = backend
+        self._requested_spec = spec
+        self._siblings = siblings
+        self._store: Store | None = None
+        self._lock = asyncio.Lock()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the backend has opened the table."""
+        return self._store is not None
+
+    @property
+    def spec(self) -> TableSpec:
+        """Return the table's spec, or the requested one before the store is open."""
+        return self._requested_spec if self._store is None else self._store.spec
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Return the store's capabilities, or the defaults before it is open."""
+        return Capabilities() if self._store is None else self._store.capabilities
+
+    async def ensure_open(self, budget: Budget = NO_DEADLINE) -> Store:
+        """Return the store, and open it first if necessary.
+
+        Raise the errors of `Backend.store`. Raise StoreUnavailable if the store is not open at the deadline, and
+        Unsupported if it does not fit the table or the other partitions.
+        """
+        if self._store is None:
+            try:
+                async with budget.timeout(), self._lock:
+                    if self._store is None:
+                        store = await self._backend.store(self._requested_spec)
+                        if store.spec.ttl_s is not None and not store.capabilities.ttl:
+                            raise Unsupported("ttl: its store keeps no expiry for this table, and ttl_s is set")
+                        if any(other.is_open and other.spec.key != store.spec.key for other in self._siblings):
+                            raise Unsupported(
+                                "partitions: the table's key in this store differs from its key in the other partitions"
+                            )
+                        self._store = store
+            except TimeoutError:
+                raise StoreUnavailable(f"table {self._requested_spec.name!r}: its store does not respond") from None
+        return self._store
+
+    async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
+        """Apply the operations. If the store cannot be opened, its error is the outcome of each operation."""
+        try:
+            store = await self.ensure_open(budget)
+        except TableError as error:
+            return [error] * len(operations)
+        return await store.apply(operations, budget)
+
+    async def scan(self, scan: Scan) -> Page:
+        """Read a page of records. Raise a TableError if it cannot be read."""
+        return await (await self.ensure_open()).scan(scan)
+
+    async def splits(self, count_max: int) -> list[bytes]:
+        """Return disjoint parts that together cover the partition."""
+        return await (await self.ensure_open()).splits(count_max)
+
+
 class PartitionedStore:
     """A store over the stores of its partitions.
 
@@ -200,15 +264,32 @@ class PartitionedStore:
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""
-        placements = [_placement(operation, len(self._stores)) for operation in operations]
+        placements = [self._placement(operation) for operation in operations]
         batches: dict[int, list[Operation]] = {}
         for operation, placement in zip(operations, placements, strict=True):
             for index in placement if isinstance(placement, tuple) else ():
                 batches.setdefault(index, []).append(operation)
         coroutines = [self._apply_in(index, batch, budget) for index, batch in batches.items()]
         outcomes = await gather_bounded(coroutines, len(self.partitions))
-        by_partition = dict(zip(batches, map(iter, outcomes), strict=True))
-        return [_combined(*each, by_partition) for each in zip(operations, placements, strict=True)]
+        # Each partition's outcomes are in the order of its operations.
+        by_partition: dict[int, Iterator[Any]] = dict(zip(batches, map(iter, outcomes), strict=True))
+        combined: list[Outcome] = []
+        for operation, placement in zip(operations, placements, strict=True):
+            if isinstance(placement, InvalidOperation):
+                combined.append(placement)
+            elif isinstance(operation, Get):
+                combined.append(next(by_partition[placement[0]]))
+            else:
+                placed = [PartitionOutcome(index, next(by_partition[index])) for index in placement]
+                combined.append(combine_outcomes(tuple(placed)))
+        return combined
+
+    def _placement(self, operation: Operation) -> tuple[int, ...] | InvalidOperation:
+        """Return the partitions of an operation, or the error if it names invalid ones."""
+        try:
+            return target_partitions(operation, len(self._stores))
+        except InvalidOperation as error:
+            return error
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page from one partition, and continue with the next ones if it has no more records.
@@ -281,27 +362,6 @@ class PartitionedStore:
             return budget.unanswered(operations)
 
 
-def _placement(operation: Operation, count: int) -> Placement:
-    try:
-        return target_partitions(operation, count)
-    except InvalidOperation as error:
-        return error
-
-
-def _combined(operation: Operation, placement: Placement, by_partition: Mapping[int, Iterator[Outcome]]) -> Outcome:
-    """Return the outcome of the next operation. Each partition's outcomes are in the order of its operations."""
-    if isinstance(placement, InvalidOperation):
-        return placement
-    if isinstance(operation, Get):
-        return next(by_partition[placement[0]])
-    placed = []
-    for index in placement:
-        outcome = next(by_partition[index])
-        assert isinstance(outcome, (Written, TableError))
-        placed.append(PartitionOutcome(index, outcome))
-    return combine_outcomes(tuple(placed))
-
-
 def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableError:
     """Return a success if every partition succeeded, else the first failure by index with the number of failures.
 
@@ -309,27 +369,21 @@ def combine_outcomes(placed: tuple[PartitionOutcome, ...]) -> Written | TableErr
     table without partitions. A write to no partition succeeds and changes nothing.
     """
     written = [one.outcome for one in placed if isinstance(one.outcome, Written)]
-    if len(written) < len(placed):
-        return _combined_failure(placed)
-    if len(written) == 1:
-        return replace(written[0], partitions=placed)
-    flags: dict[str, Any] = {flag: bool(written) and all(getattr(one, flag) for one in written) for flag in FLAGS}
-    return Written(None, partitions=placed, **flags)
-
-
-def _combined_failure(placed: tuple[PartitionOutcome, ...]) -> TableError:
+    if len(written) == len(placed):
+        if len(written) == 1:
+            return replace(written[0], partitions=placed)
+        flags: dict[str, Any] = {flag: bool(written) and all(getattr(one, flag) for one in written) for flag in FLAGS}
+        return Written(None, partitions=placed, **flags)
     errors = {one.partition: one.outcome for one in placed if isinstance(one.outcome, TableError)}
-    first = next(iter(errors.values()))
+    count, first = len(errors), next(iter(errors.values()))
     combined = copy(first)
     combined.partitions = placed
     if len(placed) > 1:
         indexes = ", ".join(map(str, errors))
-        combined.detail = (
-            f"{len(errors)} of {len(placed)} partitions failed ({indexes}); the first error: {first.detail}"
-        )
+        combined.detail = f"{count} of {len(placed)} partitions failed ({indexes}); the first error: {first.detail}"
         combined.args = (combined.detail,)
         combined.retriable = all(error.retriable for error in errors.values())
-        not_applied = len(errors) == len(placed) and all(error.applied == "no" for error in errors.values())
+        not_applied = count == len(placed) and all(error.applied == "no" for error in errors.values())
         combined.applied = "no" if not_applied else "unknown"
         waits_s = [error.retry_after_s for error in errors.values() if error.retry_after_s is not None]
         combined.retry_after_s = max(waits_s, default=None) if combined.retriable else None
