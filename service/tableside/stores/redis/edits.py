@@ -30,8 +30,8 @@ from ...core import (
     shared,
     transition,
 )
-from .records import REMEMBER, etag_of, pack_all, side_elements, value_of
-from .scripts import RecordScript
+from .records import etag_of, pack_all, side_elements, value_of
+from .scripts import REMEMBER, RecordScript
 from .writes import UNDECIDED, RecordWriter
 
 INTEGER_MAX = 2**53 - 1

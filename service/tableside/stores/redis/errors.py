@@ -22,11 +22,12 @@ from ...core import (
     Throttled,
     WritesRejected,
 )
-from .records import WRONG_TYPE
 
 log = logging.getLogger(__name__)
 
 Expected = TypeVar("Expected")
+
+WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 
 _BY_START: dict[str, tuple[type[TableError], str]] = {
     "OOM ": (Throttled, "Redis is out of memory for writes"),

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ...core import Page, Part, Scan, TableError
 from .errors import expected
 from .keys import ALL_SLOTS, KeyNames, NamedKey, PartitionIndex, format_slots, slot_of
-from .reads import RecordReader
+from .records import RecordReader
 from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, NamedPageBuilder, Position, rounds, table_records
 from .scripts import Command, RecordScript, Script
 from .servers import Servers
@@ -87,22 +87,19 @@ class PartitionScanner:
             count = min(page.room, MEMBERS_MAX)
             words = ("ZRANGE", name, *self._index.bounds(scan.prefix, after), "BYLEX", "LIMIT", 0, count)
             members = await self._ask(list, Command(words, slot_of(name)))
-            processed = await self._fill(page, partition, members)
+            decoded = [(at, self._index.key(partition, member)) for at, member in enumerate(members)]
+            keys = {at: key for at, key in decoded if key is not None}
+            candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
+            absent_before = len(page.absent)
+            filled = await page.fill(candidates)
+            await self._update_index(page.absent[absent_before:])  # A read-only server refuses, which changes nothing.
+            processed = len(members) if filled == len(candidates) else list(keys)[filled]
             if processed == len(members) < count:
                 return Page(page.records, None)
             after = members[processed - 1]
             if page.complete:
                 break
         return Page(page.records, _IN_INDEX + (after or b""))
-
-    async def _fill(self, page: NamedPageBuilder, partition: Part, members: Sequence[bytes]) -> int:
-        """Read the records of members until the page is complete, and return the number of members processed."""
-        keys = {at: key for at, member in enumerate(members) if (key := self._index.key(partition, member)) is not None}
-        candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
-        absent_before = len(page.absent)
-        processed = await page.fill(candidates)
-        await self._update_index(page.absent[absent_before:])  # A read-only server refuses, which changes nothing.
-        return len(members) if processed == len(candidates) else list(keys)[processed]
 
     async def _is_complete(self, partition: Part) -> bool:
         slot = slot_of(self._index.name(partition))
@@ -133,7 +130,11 @@ class PartitionScanner:
             count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
             finished = await keyspace.advance()
             if finished and self._index.exclusive:
-                await self._set_marks(finished, position.run)
+                # Mark the indexes of slots as complete, unless another server now has their place.
+                marked = sorted(finished) if self._servers.is_cluster else [0]
+                marks = [Command((), at, COMPLETE_SCRIPT, [[self._mark(at)]], [[position.run]]) for at in marked]
+                for reply in await self._servers.run(marks, math.inf, writes=True):
+                    expected(reply, int)
             if keyspace.position is None:
                 break
         return keyspace.position
@@ -143,13 +144,6 @@ class PartitionScanner:
             return []
         results = await self._writes.run(INDEX, [key for _, key in records], [], math.inf)
         return [result for result in results if isinstance(result, TableError)]
-
-    async def _set_marks(self, slots: frozenset[int], run: str) -> None:
-        """Mark the indexes of slots as complete, unless another server now has their place."""
-        marked = sorted(slots) if self._servers.is_cluster else [0]
-        commands = [Command((), slot, COMPLETE_SCRIPT, [[self._mark(slot)]], [[run]]) for slot in marked]
-        for reply in await self._servers.run(commands, math.inf, writes=True):
-            expected(reply, int)
 
     def _mark(self, slot: int) -> str:
         return self._index.mark(slot if self._servers.is_cluster else None)

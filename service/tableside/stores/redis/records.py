@@ -7,22 +7,30 @@ Another tool wrote text without it. Such text is parsed as JSON.
 
 A side key is JSON: `[1, {"": order}, ["writer", sequence], ...]`. The first element is 0 for the tombstone of a deleted
 record. The orders follow, if it has any, then the tokens of its writers, the latest writer last.
+
+Many records are read in one round trip per node. Large reads use MGET (GETs on a cluster), followed by a check whether
+any key of the database has an expiry. A script that also returns the expiry and type of each record is used for small
+reads, and for databases with expiring keys.
 """
 
 import contextlib
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, cast
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
 
 from ...core import (
     NO_MEMORY,
-    WRITERS_MAX,
     Batch,
+    BoundedReads,
     Memory,
+    Outcome,
+    ReadBudget,
     Record,
     RecordUnreadable,
     Results,
@@ -32,6 +40,19 @@ from ...core import (
     encode_foreign,
     shared,
 )
+from .connection import EXPIRY_UNKNOWN
+from .errors import WRONG_TYPE, from_unexpected_reply
+from .keys import slot_of
+from .scripts import FAILURE, Command, Script
+from .servers import Servers, in_order
+
+Result = TypeVar("Result")
+
+SCRIPT_RECORDS_MAX = 16
+"""Reads of up to this many records are faster with the script."""
+
+EXPIRY_CHECK_S = 1.0
+"""How long to assume that a database has expiring records after it had some."""
 
 _MARKER = b"\r\t\r\t"
 _RANDOM_LENGTH = 12
@@ -39,8 +60,6 @@ _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
 _BRACE = ord("{")
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
-
-WRONG_TYPE = "another tool wrote the record: the Redis key is not a string"
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
@@ -52,9 +71,8 @@ def pack_all(values: Sequence[bytes]) -> list[bytes]:
     ]
 
 
-def etag_of(raw: bytes) -> str:
-    """Return the etag of a record's bytes."""
-    return xxh3_128_hexdigest(raw)
+etag_of: Callable[[bytes], str] = xxh3_128_hexdigest
+"""Returns the etag of a record's bytes."""
 
 
 def value_of(raw: bytes) -> bytes:
@@ -77,8 +95,7 @@ def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: M
             except RecordUnreadable as error:
                 values.append(None)
                 errors[at] = error
-    digest = xxh3_128_hexdigest
-    etags = [*map(digest, present)] if present is raws else [None if raw is None else digest(raw) for raw in raws]
+    etags = [*map(etag_of, present)] if present is raws else [None if raw is None else etag_of(raw) for raw in raws]
     columns: dict[str, Sequence[Any]] = {"value": values, "etag": etags}
     if any(expiries_ms):
         columns["expires_ms"] = expiries_ms
@@ -91,7 +108,7 @@ def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | R
     try:
         deleted, memory = parse_side(side)
         if raw is not None:
-            return Stored(_value(raw), xxh3_128_hexdigest(raw), expires_ms, memory)
+            return Stored(_value(raw), etag_of(raw), expires_ms, memory)
     except RecordUnreadable as error:
         error.memory = memory
         return error
@@ -112,64 +129,11 @@ def _value(raw: bytes) -> bytes:
     return encode_foreign(raw)
 
 
-# Side keys, and the Lua that reads and changes them
-
+# Side keys
 
 _INVALID = "another tool wrote the record's side key, and it does not contain orders and writers' tokens"
 
 _decode = msgspec.json.Decoder(list[int | dict[str, int] | tuple[str, int]]).decode
-
-OUTLIVES = """
--- Returns whether a side key is kept longer than an expired record, from its text or the first bytes of it: it has
--- orders.
-local function outlives(side)
-  return string.byte(side, 4) == 123
-end
-"""
-
-REMEMBER = f"""
--- Returns whether an integer is below another. Numbers of Lua are doubles, so their digits are compared.
-local function is_below(number, other)
-  local negative = string.byte(number) == 45
-  if negative ~= (string.byte(other) == 45) then return negative end
-  if #number ~= #other then return (#number < #other) ~= negative end
-  return number ~= other and (number < other) ~= negative
-end
-
--- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
--- Without a record only a tombstone counts: the tokens of an expired record expire with it. Orders are never certain.
-local function with_token(side, exists, token)
-  local found, kept = {{}}, {{}}
-  if side and (exists or string.byte(side, 2) ~= 49 or outlives(side)) then
-    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
-    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
-      table.insert(found, element)
-      if other ~= writer then table.insert(kept, element)
-      elseif not is_below(last, sequence) then return nil end
-    end
-    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
-    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
-  end
-  table.insert(kept, token)
-  return '[1,' .. table.concat(kept, ',') .. ']'
-end
-
--- Returns the text of the side key after a put with an order, or nil if it is not certain that the put is the newest
--- write. That is certain if the record remembers nothing, or only the order of a put or a delete.
-local function with_order(side, element)
-  local order = string.match(element, '^{{"":(-?%d+)}}$')
-  local last = not side or string.match(side, '^%[[01],{{"":(-?%d+)}}%]$')
-  if not (order and last) or (side and is_below(order, last)) then return nil end
-  return '[1,' .. element .. ']'
-end
-
--- Returns the text of the side key after a write that it remembers by an element, or nil if that is not certain.
-local function remember(side, exists, element)
-  if type(side) == 'table' then return nil end
-  if string.byte(element) == 123 then return with_order(side, element) end
-  return with_token(side, exists, element)
-end
-"""
 
 
 def pack_side(stored: Stored | None) -> bytes:
@@ -220,3 +184,113 @@ def is_simple(token: Token) -> bool:
 
 _SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
 """The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
+
+
+# Reads of many records
+
+READ = Script(
+    FAILURE
+    + """
+-- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
+-- of keys that are not strings.
+local values, expiries, wrong_types, expiring = {}, {}, {}, false
+for index, key in ipairs(KEYS) do
+  local value, expires = redis.pcall('GET', key), 0
+  if type(value) == 'table' then
+    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return failure(value) end
+    wrong_types[#wrong_types + 1] = index
+    value = false
+  elseif value then
+    expires = redis.call('PEXPIRETIME', key)
+    if expires > 0 then expiring = true else expires = 0 end
+  end
+  values[index], expiries[index] = value, expires
+end
+return {values, expiring and expiries or {}, wrong_types}
+"""
+)
+
+
+class RecordReader:
+    """Reads records of one table by the names of their Redis keys."""
+
+    def __init__(self, servers: Servers) -> None:
+        self._servers = servers
+        self._expiring_until = 0.0
+        self._bounded = BoundedReads()
+
+    async def get(self, names: Sequence[str], until: float) -> Sequence[Outcome]:
+        """Return the outcomes of Gets. Large records are read in several calls."""
+        if len(names) == 1:
+            return await self.read_by_script(names, until, _outcomes)
+        return await self._bounded.read(names, partial(self._get, until))
+
+    async def _get(self, until: float, names: Sequence[str], budget: ReadBudget) -> Sequence[Outcome]:
+        if len(names) <= SCRIPT_RECORDS_MAX or time.monotonic() < self._expiring_until:
+            return await self.read_by_script(names, until, _outcomes, budget=budget)
+        if self._servers.is_cluster:
+            parts: Sequence[Sequence[int]] = [(at,) for at in range(len(names))]
+            commands = [Command(("GET", name), slot_of(name)) for name in names]
+        else:
+            parts = [part for part, _ in self._servers.groups(names)]
+            commands = [Command(("MGET",), names=[names[part[0] : part[-1] + 1]]) for part in parts]
+        raws, failed, retried = list[bytes | None]([None]) * len(names), dict[int, TableError](), list[int]()
+        replies = await self._servers.run(commands, until, budget=budget, check_expiry=True)
+        for positions, reply in zip(parts, replies, strict=True):
+            found = reply if type(reply) is list else [reply]
+            if reply is EXPIRY_UNKNOWN:
+                self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
+                retried += positions
+            elif len(found) == len(positions) and set(map(type, found)) <= _STRINGS:
+                raws[positions[0] : positions[-1] + 1] = found
+                if not self._servers.is_cluster and None in found:
+                    retried += [at for at in positions if raws[at] is None]
+            else:
+                failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
+        results = read_all(raws, (), failed)
+        if not retried:
+            return results
+        # MGET returns nothing for lists and hashes.
+        exact = await self.read_by_script([names[at] for at in retried], until, _outcomes, budget=budget)
+        if not any(exact):
+            return results
+        outcomes = [*results]
+        for position, outcome in zip(retried, exact, strict=True):
+            outcomes[position] = outcome
+        return outcomes
+
+    async def read_by_script(
+        self,
+        names: Sequence[str],
+        until: float,
+        decode: Callable[[list[bytes | None], list[bytes | None], list[int], frozenset[int]], Sequence[Result]],
+        side_names: Sequence[str] = (),
+        budget: ReadBudget | None = None,
+    ) -> Sequence[Result | TableError]:
+        """Read by the script, with side keys if they are named. Records beyond the `budget` end as NOT_READ.
+
+        `decode` returns the results of one call from the records, the side keys (none if not read), the expiries (none
+        if no record expires), and the positions of records that are not strings.
+        """
+        groups, parts = self._servers.groups(names), list[Sequence[Result | TableError]]()
+        commands = [
+            Command((), slot, READ, [[keys[at] for at in positions] for keys in (names, side_names) if keys])
+            for positions, slot in groups
+        ]
+        for (positions, _), reply in zip(groups, await self._servers.run(commands, until, budget=budget), strict=True):
+            count = len(positions)
+            keys_count = 2 * count if side_names else count
+            match reply:
+                case [[*raws], [*expiries], [*types]] if len(raws) == keys_count and len(expiries) in (0, keys_count):
+                    wrong_types = frozenset(position - 1 for position in types)
+                    parts.append(decode(raws[:count], raws[count:], expiries, wrong_types))
+                case _:
+                    parts.append([from_unexpected_reply(reply)] * count)
+        return in_order(groups, parts)
+
+
+def _outcomes(raws: list[bytes | None], sides: object, expiries: list[int], wrong_types: frozenset[int]) -> Results:
+    return read_all(raws, expiries, dict.fromkeys(wrong_types, wrong_type()))
+
+
+_STRINGS = {bytes, type(None)}

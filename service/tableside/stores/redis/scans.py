@@ -34,7 +34,7 @@ from ...core import (
 from .connection import Node
 from .errors import expected, from_unexpected_reply
 from .keys import ALL_SLOTS, KeyNames, NamedKey, format_slots, parse_slots, slot_of, slots_of_split
-from .reads import SCRIPT_RECORDS_MAX, RecordReader
+from .records import SCRIPT_RECORDS_MAX, RecordReader
 from .scripts import Command
 from .servers import Servers
 

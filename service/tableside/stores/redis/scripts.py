@@ -12,8 +12,7 @@ from typing import Any, AnyStr, TypeAlias
 import msgspec
 from hiredis import pack_command
 
-from ...core import EXPIRY_MS_MAX
-from .records import OUTLIVES
+from ...core import EXPIRY_MS_MAX, WRITERS_MAX
 
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
@@ -106,10 +105,59 @@ local function failure(error)
 end
 """
 
+REMEMBER = f"""
+-- Returns whether an integer is below another. Numbers of Lua are doubles, so their digits are compared.
+local function is_below(number, other)
+  local negative = string.byte(number) == 45
+  if negative ~= (string.byte(other) == 45) then return negative end
+  if #number ~= #other then return (#number < #other) ~= negative end
+  return number ~= other and (number < other) ~= negative
+end
+
+-- Returns the text of the side key after a write with a token, or nil if it is not certain that the token is new.
+-- Without a record only a tombstone counts: the tokens of an expired record expire with it. Orders are never certain.
+local function with_token(side, exists, token)
+  local found, kept = {{}}, {{}}
+  if side and (exists or string.byte(side, 2) ~= 49 or outlives(side)) then
+    local writer, sequence = string.match(token, '^%["([^"]*)",(%d+)%]$')
+    for element, other, last in string.gmatch(side, '(%["([^"\\\\]*)",(%d+)%])') do
+      table.insert(found, element)
+      if other ~= writer then table.insert(kept, element)
+      elseif not is_below(last, sequence) then return nil end
+    end
+    if #found == 0 or '[1,' .. table.concat(found, ',') .. ']' ~= side then return nil end
+    while #kept >= {WRITERS_MAX} do table.remove(kept, 1) end
+  end
+  table.insert(kept, token)
+  return '[1,' .. table.concat(kept, ',') .. ']'
+end
+
+-- Returns the text of the side key after a put with an order, or nil if it is not certain that the put is the newest
+-- write. That is certain if the record remembers nothing, or only the order of a put or a delete.
+local function with_order(side, element)
+  local order = string.match(element, '^{{"":(-?%d+)}}$')
+  local last = not side or string.match(side, '^%[[01],{{"":(-?%d+)}}%]$')
+  if not (order and last) or (side and is_below(order, last)) then return nil end
+  return '[1,' .. element .. ']'
+end
+
+-- Returns the text of the side key after a write that it remembers by an element, or nil if that is not certain.
+local function remember(side, exists, element)
+  if type(side) == 'table' then return nil end
+  if string.byte(element) == 123 then return with_order(side, element) end
+  return with_token(side, exists, element)
+end
+"""
+
 _WRITE = (
     FAILURE
-    + OUTLIVES
     + f"""
+-- Returns whether a side key is kept longer than an expired record, from its text or the first bytes of it: it has
+-- orders.
+local function outlives(side)
+  return string.byte(side, 4) == 123
+end
+
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 

@@ -6,7 +6,8 @@ import math
 import random
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias, Unpack
+from itertools import chain
+from typing import Any, TypeAlias, TypeVar, Unpack
 
 from redis import exceptions
 
@@ -24,6 +25,8 @@ from .connection import Node, Reply, RunOptions
 from .errors import from_unexpected_reply
 from .keys import ALL_SLOTS, SLOT_COUNT, slot_of
 from .scripts import Command
+
+Result = TypeVar("Result")
 
 Address: TypeAlias = tuple[str, int]
 
@@ -330,6 +333,14 @@ class Cluster:
 
 
 Servers: TypeAlias = SingleServer | Cluster
+
+
+def in_order(groups: Sequence[KeyGroup], parts: Sequence[Sequence[Result]]) -> Sequence[Result]:
+    """Return the results of names from those of their groups."""
+    if len(parts) == 1:
+        return parts[0]
+    by_position = dict(zip(chain.from_iterable(positions for positions, _ in groups), chain(*parts), strict=True))
+    return [by_position[position] for position in range(len(by_position))]
 
 
 def _address(owner: Any, queried_host: str) -> Address:

@@ -6,7 +6,6 @@ and localhost for a URL whose password has an unencoded `#`.
 
 import os
 import re
-from collections.abc import Mapping
 from functools import partial
 from typing import Annotated, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -15,7 +14,7 @@ import msgspec
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_validator, model_validator
 from redis.asyncio.connection import SSLConnection
 
-from ...core import check_port, split_url, url_place
+from ...core import checked_url, split_url, url_place
 from .connection import Node, TcpConnection, TlsConnection
 from .keys import checked_prefix
 from .servers import Address, Cluster, SentinelServer, Servers, SingleServer
@@ -52,7 +51,21 @@ class RedisSettings(BaseModel, frozen=True, extra="forbid"):
     @field_validator("url")
     @classmethod
     def _check_url(cls, url: SecretStr) -> SecretStr:
-        check_tls(parse_redis_url(url.get_secret_value()).options)
+        options = parse_redis_url(url.get_secret_value()).options
+        tls = {name: value for name, value in options.items() if name.startswith("ssl_")}
+        if not tls:
+            return url
+        if options.get("connection_class") is not SSLConnection:
+            raise ValueError(f"has {min(tls)}, which needs rediss://")
+        for name in _FILES:
+            if name in tls and not (os.path.isfile(tls[name]) and os.access(tls[name], os.R_OK)):
+                raise ValueError(f"names a file as {name} that does not exist or cannot be read")
+        if "ssl_keyfile" in tls and "ssl_certfile" not in tls:
+            raise ValueError("has ssl_keyfile without ssl_certfile")
+        try:
+            SSLConnection(**tls).ssl_context.get()
+        except OSError:  # ssl.SSLError too
+            raise ValueError("names TLS files that are not PEM, or a key of another certificate") from None
         return url
 
     @model_validator(mode="after")
@@ -190,24 +203,6 @@ def parse_redis_url(url: str) -> RedisUrl:
     return RedisUrl(options | {"host": host, "port": port})
 
 
-def check_tls(options: Mapping[str, Any]) -> None:
-    """Check that the files for TLS can be used. Raise ValueError, with the name of the option, if not."""
-    given = {name: value for name, value in options.items() if name.startswith("ssl_")}
-    if given and options.get("connection_class") is not SSLConnection:
-        raise ValueError(f"has {min(given)}, which needs rediss://")
-    for name in _FILES:
-        if name in options and not (os.path.isfile(options[name]) and os.access(options[name], os.R_OK)):
-            raise ValueError(f"names a file as {name} that does not exist or cannot be read")
-    if not given:
-        return
-    if "ssl_keyfile" in options and "ssl_certfile" not in options:
-        raise ValueError("has ssl_keyfile without ssl_certfile")
-    try:
-        SSLConnection(**given).ssl_context.get()
-    except OSError:  # ssl.SSLError too
-        raise ValueError("names TLS files that are not PEM, or a key of another certificate") from None
-
-
 def _split(url: str) -> SplitResult:
     try:
         parts = split_url(url)
@@ -239,8 +234,5 @@ def _query(text: str) -> dict[str, Any]:
 
 
 def _address(text: str, default_port: int) -> Address:
-    check_port(f"//{text}")
-    parts = urlsplit(f"//{text}")
-    if not parts.hostname:
-        raise ValueError("has no host")
-    return parts.hostname, parts.port or default_port
+    parts = urlsplit(checked_url(f"//{text}"))
+    return parts.hostname or "", parts.port or default_port

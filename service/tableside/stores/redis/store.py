@@ -32,8 +32,7 @@ from .edits import RecordEditor
 from .errors import expected
 from .keys import ALL_SLOTS, KeyNames, PartitionIndex, format_slots, slot_splits
 from .partition_scans import PartitionScanner
-from .reads import RecordReader
-from .records import is_simple
+from .records import RecordReader, is_simple
 from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page
 from .scripts import Command
 from .servers import Servers

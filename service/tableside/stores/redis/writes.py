@@ -6,7 +6,6 @@ other tools. Side keys are read and compared only for writes that the record rem
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import chain
 from typing import Any
 
 import msgspec
@@ -35,10 +34,9 @@ from ...core import (
 from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, PartitionIndex, side_keys
-from .reads import RecordReader, ScriptResult
-from .records import REMEMBER, etag_of, pack_all, pack_side, side_elements, stored, wrong_type
-from .scripts import Column, Command, RecordScript
-from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers
+from .records import RecordReader, etag_of, pack_all, pack_side, side_elements, stored, wrong_type
+from .scripts import REMEMBER, Column, Command, RecordScript
+from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers, in_order
 
 UNDECIDED = -1
 """The result of a script for a record that it left unchanged: compare-and-set decides the write."""
@@ -180,7 +178,7 @@ class RecordWriter:
 
     async def run(
         self, script: RecordScript, keys: Sequence[Key], columns: Sequence[Column], until: float
-    ) -> list[Reply]:
+    ) -> Sequence[Reply]:
         """Call a script for records, in one round trip per node, and return the result or error of each.
 
         A column of arguments has a word for each record, or one word for all.
@@ -199,10 +197,7 @@ class RecordWriter:
         ]
         replies = await self._servers.run(commands, until, writes=True)
         results = [_results(reply, len(part)) for (part, _), reply in zip(parts, replies, strict=True)]
-        if len(parts) == 1:
-            return [*results[0]]
-        by_position = dict(zip(chain.from_iterable(part for part, _ in parts), chain(*results), strict=True))
-        return [by_position[position] for position in range(count)]
+        return in_order(parts, results)
 
     async def outcomes(
         self, writes: Batch, columns: dict[str, Sequence[Any]], results: Sequence[Reply], until: float
@@ -243,14 +238,8 @@ class RecordWriter:
     async def _read(
         self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget
     ) -> Sequence[VersionedRecord | TableError]:
-        records: dict[int, VersionedRecord | TableError] = {}
         side_names = side_keys(names) if sides else []
-        for positions, found in await self._reads.read_by_script(names, until, side_names, budget):
-            for at, position in enumerate(positions):
-                records[position] = (
-                    found if isinstance(found, TableError) else _versioned_record(found, at, len(positions))
-                )
-        return [records[position] for position in range(len(names))]
+        return await self._reads.read_by_script(names, until, _versioned_records, side_names, budget)
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read. The outcomes include the expiry."""
@@ -290,14 +279,18 @@ class RecordBytes(msgspec.Struct, frozen=True):
     expires_ms: int = 0
 
 
-def _versioned_record(found: ScriptResult, at: int, count: int) -> VersionedRecord:
-    """Return the record at an index. The side keys, if any were read, follow the `count` records."""
-    raw, side = found.values[at], found.values[at + count] if len(found.values) > count else None
-    if at in found.wrong_types:
-        return VersionedRecord(wrong_type(side), RecordBytes(b"o", b"", side or b""))
-    expires_ms = found.expiries[at] if found.expiries else 0
-    version = RecordBytes(b"a" if raw is None else b"v", raw or b"", side or b"", expires_ms)
-    return VersionedRecord(stored(raw, expires_ms, side), version)
+def _versioned_records(
+    raws: list[bytes | None], sides: list[bytes | None], expiries: list[int], wrong_types: frozenset[int]
+) -> list[VersionedRecord]:
+    records: list[VersionedRecord] = []
+    for at, raw in enumerate(raws):
+        side, expires_ms = sides[at] if sides else None, expiries[at] if expiries else 0
+        if at in wrong_types:
+            records.append(VersionedRecord(wrong_type(side), RecordBytes(b"o", b"", side or b"")))
+        else:
+            version = RecordBytes(b"a" if raw is None else b"v", raw or b"", side or b"", expires_ms)
+            records.append(VersionedRecord(stored(raw, expires_ms, side), version))
+    return records
 
 
 def _changes_side(write: Write) -> bool:
