@@ -14,9 +14,9 @@ import orjson
 from starlette.requests import Request
 
 from ...catalog import Catalog, CatalogEntry
-from ...core import InvalidOperation, Scan, StoreUnavailable, TableError, TableSpec
+from ...core import InvalidOperation, Scan, StoreUnavailable, TableError
 from ...core.keys import PartType, part_from_text
-from ...core.operations import Get, Key, Part, Record
+from ...core.operations import Get, Part, Record
 from ..endpoints.service import describe
 from ..request_context import context_of
 from ..wire.answers import rfc3339
@@ -164,36 +164,6 @@ async def generations(console: Console, request: Request, entry: CatalogEntry, n
     return {"generations": [*reversed(await (await catalog.generations(name)).listed())]}
 
 
-class Address(msgspec.Struct, frozen=True):
-    """The location of a record: its key, and its partition in a partitioned table. None is the partition of the key."""
-
-    key: Key
-    partition: int | None = None
-
-    @property
-    def parts(self) -> tuple[Part, ...]:
-        """Return the parts of the key."""
-        return self.key if isinstance(self.key, tuple) else (self.key,)
-
-    @property
-    def query(self) -> str:
-        """Return the address as a query string, which `parse_address` can decode."""
-        parts = {f"k{index}": part for index, part in enumerate(self.parts)}
-        return urlencode(parts if self.partition is None else {**parts, "partitions": self.partition})
-
-
-def parse_address(spec: TableSpec, given: Mapping[str, str]) -> Address:
-    """Return the address from the parameters k0, k1 and so on, and `partitions`. Raise InvalidOperation if invalid."""
-    parts = tuple(_parse_part(given.get(f"k{index}", ""), field.type) for index, field in enumerate(spec.key.fields))
-    key = parts if spec.key.composite else parts[0]
-    if not (text := given.get("partitions")):
-        return Address(key)
-    partitions = choose_partitions(spec, parse_partitions_query(text))
-    if partitions is None or len(partitions) != 1:
-        raise InvalidOperation("partitions must be the index of one partition")
-    return Address(key, partitions[0])
-
-
 def _parse_part(text: str, kind: PartType) -> Part:
     """Parse one part of a key. A percent sign in the text is not an escape."""
     try:
@@ -203,32 +173,34 @@ def _parse_part(text: str, kind: PartType) -> Part:
 
 
 async def record(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
-    """Return the record with the address in the query, None if it is absent. `fresh` bypasses the cache."""
+    """Return the record with the key k0, k1 and so on in the query, or None. `fresh` bypasses the cache."""
     catalog: Catalog = request.app.state.catalog
-    context = context_of(request.scope)
+    context, given, spec = context_of(request.scope), request.query_params, entry.spec
     context.operations = 1
-    address = parse_address(entry.spec, request.query_params)
-    partitions = None if address.partition is None else (address.partition,)
+    parts = tuple(_parse_part(given.get(f"k{index}", ""), field.type) for index, field in enumerate(spec.key.fields))
+    partitions = None
+    if text := given.get("partitions"):
+        partitions = choose_partitions(spec, parse_partitions_query(text))
+        if partitions is None or len(partitions) != 1:
+            raise InvalidOperation("partitions must be the index of one partition")
     table = await catalog.table(name)
-    get = Get(address.key, 0.0 if "fresh" in request.query_params else None, partitions)
+    get = Get(parts if spec.key.composite else parts[0], 0.0 if "fresh" in given else None, partitions)
     outcome = await table.one(get, table.budget(context.caller or ""))
     if isinstance(outcome, TableError):
         raise outcome
-    return {"scan": None, "record": _display(outcome) if isinstance(outcome, Record) else None}
-
-
-def _display(record: Record) -> dict[str, Any]:
-    """Return a record as a page shows it. `cut` marks a truncated value."""
-    text = record.value[:SHOWN_CHARACTERS_MAX].decode(errors="ignore")
-    cut = len(record.value) > SHOWN_CHARACTERS_MAX
-    return {
-        "text": text if cut else orjson.dumps(orjson.loads(text), option=orjson.OPT_INDENT_2).decode(),
-        "etag": record.etag,
-        "size_bytes": len(record.value),
-        "expires_at": rfc3339(record.expires_ms) if record.expires_ms else None,
-        "age_s": record.age_s,
+    if not isinstance(outcome, Record):
+        return {"scan": None, "record": None}
+    shown = outcome.value[:SHOWN_CHARACTERS_MAX].decode(errors="ignore")
+    cut = len(outcome.value) > SHOWN_CHARACTERS_MAX
+    displayed = {
+        "text": shown if cut else orjson.dumps(orjson.loads(shown), option=orjson.OPT_INDENT_2).decode(),
+        "etag": outcome.etag,
+        "size_bytes": len(outcome.value),
+        "expires_at": rfc3339(outcome.expires_ms) if outcome.expires_ms else None,
+        "age_s": outcome.age_s,
         "cut": cut,
     }
+    return {"scan": None, "record": displayed}
 
 
 async def scan(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:
@@ -240,9 +212,12 @@ async def scan(console: Console, request: Request, entry: CatalogEntry, name: st
     position = None if cursor is None else open_sealed(cursor, "cursor", *scope)
     first_part = None if partition is None else _parse_part(partition, table.spec.key.fields[0].type)
     page = await table.scan(Scan(PAGE_RECORDS, prefix, first_part, None, position, PAGE_BYTES_MAX))
-    records = [
-        (Address(key, place), record.value[:PREVIEW_BYTES].decode(errors="ignore"))
-        for (key, record), place in zip(page.records, page.partitions or repeat(None), strict=False)
-    ]
+    records = []
+    for (key, record), place in zip(page.records, page.partitions or repeat(None), strict=False):
+        parts = key if isinstance(key, tuple) else (key,)
+        address = {f"k{index}": part for index, part in enumerate(parts)}
+        query = urlencode(address if place is None else {**address, "partitions": place})
+        preview = record.value[:PREVIEW_BYTES].decode(errors="ignore")
+        records.append({"parts": parts, "partition": place, "query": query, "preview": preview})
     following = None if page.position is None else seal(page.position, table.spec.generation, *scope)
     return {"scan": {"records": records, "next": following}}

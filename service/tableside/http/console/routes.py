@@ -36,8 +36,6 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
 }
 
-PAGE_HEADERS = {**HEADERS, "Cache-Control": "no-store"}
-
 Handler: TypeAlias = Callable[[Request], Awaitable[Response]]
 Values: TypeAlias = Callable[[Console, Request, CatalogEntry, str], Awaitable[Mapping[str, Any]]]
 
@@ -128,4 +126,4 @@ class _Pages:
         root = request.scope.get("root_path", "")
         time = datetime.now(UTC).strftime("%H:%M:%S UTC")
         text = self._templates.get_template(template).render(root=root, base=f"{root}/console", time=time, **values)
-        return Response(text, status, PAGE_HEADERS, media_type="text/html")
+        return Response(text, status, {**HEADERS, "Cache-Control": "no-store"}, media_type="text/html")
