@@ -8,20 +8,16 @@ from functools import cache
 from starlette.routing import BaseRoute
 
 from . import batches, document, generations, records, scans, service
-from .routing import Router
-
-_ROUTERS = (records.router, batches.router, scans.router, generations.router, service.tables, service.router)
+from .routing import Router as Router
 
 
 def routes() -> list[BaseRoute]:
     """Return every route of the service."""
-    return [route for router in _ROUTERS for route in router.routes]
+    routers = (records.router, batches.router, scans.router, generations.router, service.tables, service.router)
+    return [route for router in routers for route in router.routes]
 
 
 @cache
 def openapi(version: str) -> document.Fragment:
     """Return the OpenAPI document of the service."""
     return document.generate(routes(), version)
-
-
-__all__ = ["Router", "openapi", "routes"]

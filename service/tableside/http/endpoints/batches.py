@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from ...auth import refusals_of
 from ...catalog import Table
-from ...core import NO_DEADLINE, Budget, MalformedRequest, TableError, TableNotFound, TableSpec, ValueRoom
+from ...core import NO_DEADLINE, MalformedRequest, TableError, TableNotFound, TableSpec, ValueRoom
 from ...core.batch import Batch, Results, count_reads
 from ...core.budget import in_pieces
 from ...core.operations import Delete, Get, Operation, Outcome
 from ..responses import encoded_response
-from ..wire import arrow_answers, arrow_batch, arrow_stream, json_batch
+from ..wire import arrow_batch, arrow_stream, json_batch
 from ..wire.answers import Encoded, bounded, with_errors, with_max_age
 from ..wire.members import MEMBERS, OUTCOME_MEMBERS
 from ..wire.operation_columns import DecodedBatch
@@ -101,25 +101,19 @@ async def apply_batch(
     body = await request.read_body()
     opened = await request.within(prefer, request.catalog.table_or_spec(table))
     spec = opened if isinstance(opened, TableSpec) else opened.spec
-    budget = request.budget(opened, prefer)
+    budget, limits = request.budget(opened, prefer), request.limits
     if media == JSON:
-        batch = await in_pieces(json_batch.decode(body, spec, request.limits.operations_max, budget))
+        decoding = json_batch.decode(body, spec, limits.operations_max, budget)
     else:
-        batch = await _decode_arrow(request, body, spec, options, budget)
+        reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
+        # The answer to a short stream has an outcome for each operation, also if the deadline is over.
+        until_read = budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE
+        decoding = arrow_batch.decode(await in_pieces(reading, until_read), spec, options, budget)
     del body
+    batch = await in_pieces(decoding)
     outcomes = _outcomes(request, opened, batch, prefer, max_age_s)
     encoded = await _encode(request, await outcomes, media, batch.columns, partitioned=bool(spec.partitions))
     return encoded_response(encoded, media)
-
-
-async def _decode_arrow(
-    request: ServiceRequest, body: bytes, spec: TableSpec, options: arrow_batch.ArrowOptions, budget: Budget
-) -> DecodedBatch:
-    limits = request.limits
-    reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
-    # The answer to a short stream has an outcome for each operation, also if the deadline is over.
-    rows = await in_pieces(reading, budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE)
-    return await in_pieces(arrow_batch.decode(rows, spec, options, budget))
 
 
 async def _outcomes(
@@ -183,6 +177,6 @@ async def _encode(
         encoding = json_batch.encode(outcomes)
     else:
         flags = [member.name for member in OUTCOME_MEMBERS if not member.requires or member.requires in columns]
-        encoding = arrow_answers.encode(outcomes, flags, partitioned=partitioned)
+        encoding = arrow_batch.encode(outcomes, flags, partitioned=partitioned)
     del outcomes, results
     return await in_pieces(encoding)

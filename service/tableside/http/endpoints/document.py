@@ -62,9 +62,6 @@ TAGS = {
 }
 
 
-_BEARER = "A token that the configuration accepts. Without `auth` there, no token is required."
-
-
 def _header(description: str, *, required: bool = False, example: object = None, **schema: object) -> Fragment:
     shown = {} if example is None else {"example": example}
     return {"description": description, "required": required, "schema": {"type": "string", **schema}, **shown}
@@ -204,6 +201,7 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
         tags=[{"name": name, "description": description} for name, description in TAGS.items()],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
     )
+    bearer = "A token that the configuration accepts. Without `auth` there, no token is required."
     for item in found["paths"].values():
         for operation in item.values():
             _finish(operation)
@@ -213,7 +211,7 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
     _, generated = models_json_schema(bodies, ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
     schemas = generated["$defs"]
     found["components"] = {
-        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": _BEARER}},
+        "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": bearer}},
         "parameters": {name: {"name": name, "in": "header", **one} for name, one in PARAMETERS.items()},
         "headers": HEADERS,
         "schemas": {name: schemas[name] for name in {**vars(models), **schemas} if name in schemas},

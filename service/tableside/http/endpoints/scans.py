@@ -30,6 +30,7 @@ SPLITS_MAX = 1024
 
 router = new_router("scans")
 
+Text: TypeAlias = Annotated[str | None, text()]
 PartitionQuery: TypeAlias = Annotated[
     str | None, text(minLength=1), Query(description="For a composite key: only records with this first part.")
 ]
@@ -63,20 +64,14 @@ async def scan_records(
     request: ServiceRequest,
     table: TableName,
     prefix: Annotated[
-        str | None,
-        text(),
-        Query(description="Prefix of the first part of the key; with `partition`, of the second part."),
+        Text, Query(description="Prefix of the first part of the key; with `partition`, of the second part.")
     ] = None,
     partition: PartitionQuery = None,
     limit: Limit = PAGE_RECORDS_DEFAULT,
     cursor: Annotated[
-        str | None,
-        text(),
-        Query(description="The cursor of the previous page. `prefix`, `partition` and `split` must be the same."),
+        Text, Query(description="The cursor of the previous page. `prefix`, `partition` and `split` must be the same.")
     ] = None,
-    split: Annotated[
-        str | None, text(), Query(description="One of the table's splits: only the records in it.")
-    ] = None,
+    split: Annotated[Text, Query(description="One of the table's splits: only the records in it.")] = None,
     partitions: Annotated[
         str | None,
         text(pattern="^(all|[0-9]{1,3}(,[0-9]{1,3})*)$"),
@@ -136,9 +131,7 @@ async def delete_records(
     ] = None,
     limit: Limit = PAGE_RECORDS_DEFAULT,
     cursor: Annotated[
-        str | None,
-        text(),
-        Query(description="The cursor of the previous page. `prefix`, `partition` or `all` must be the same."),
+        Text, Query(description="The cursor of the previous page. `prefix`, `partition` or `all` must be the same.")
     ] = None,
     prefer: Prefer = None,
     accept: AcceptJson = None,
@@ -212,10 +205,10 @@ def _seal_scope(spec: TableSpec, *parameters: str | None) -> tuple[str | int | N
     return (spec.name, spec.partitions, *parameters) if spec.partitions else (spec.name, *parameters)
 
 
-def _partition(text: str | None, spec: TableSpec) -> Part | None:
-    if text is None:
+def _partition(value: str | None, spec: TableSpec) -> Part | None:
+    if value is None:
         return None
     if not spec.key.composite:
         raise InvalidOperation("partition requires a table with a composite key")
     # Query parameters are already decoded, so a percent sign in them is literal.
-    return part_from_text(text.replace("%", "%25").encode(), spec.key.fields[0].type)
+    return part_from_text(value.replace("%", "%25").encode(), spec.key.fields[0].type)

@@ -1,13 +1,13 @@
-"""Batches as Arrow: decodes the rows of a table into operations.
+"""Batches as Arrow: decodes the rows of a table into operations and encodes the outcomes.
 
 Each row is one operation. A null means that the operation lacks that member, so a row is equivalent to the JSON object
 with its other columns. In both formats, null `partitions` means all partitions.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
-from itertools import product, repeat
+from functools import lru_cache, partial
+from itertools import accumulate, product, repeat
 from typing import Annotated, Any
 
 import msgspec
@@ -15,11 +15,12 @@ import pyarrow as pa
 from fastapi import Query
 from pydantic import PlainValidator, WithJsonSchema
 
-from ...core import NO_DEADLINE, Budget, MalformedRequest, TableSpec, values
+from ...core import NO_DEADLINE, Budget, MalformedRequest, Results, TableError, TableSpec, values
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
-from ...core.operations import WRITER_CHARACTERS_MAX
+from ...core.operations import WRITER_CHARACTERS_MAX, Outcome, PartitionOutcome, Record, Written
 from ...core.values import NotJson
 from . import operation_members
+from .answers import RECORD_NOT_FOUND, Encoded, binary_column, encode_stream, expiry_column, status
 from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
@@ -177,3 +178,104 @@ def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
         raise MalformedRequest(f"the parts of the key must have the table's names: {', '.join(wanted)}")
     order = wanted if by_name else names
     return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
+
+
+_ERRORS = {"code": pa.utf8(), "detail": pa.utf8(), "retriable": pa.bool_(), "applied": pa.utf8()}
+"""The columns that are null for a success, and their types."""
+
+
+def encode(outcomes: Sequence[Outcome], flags: Collection[str], *, partitioned: bool) -> Pieces[Encoded]:
+    """Encode the outcomes, one row each.
+
+    The `flags` of outcomes follow the other columns, then `expires_at` if any record has an expiry. For a partitioned
+    table, `partitions` and `dropped` are the last ones.
+    """
+    columns = yield from _columns(outcomes, flags)
+    if partitioned:
+        partitions: list[Sequence[PartitionOutcome] | None] = [None] * len(outcomes)
+        if not isinstance(outcomes, Results):
+            partitions = [getattr(outcome, "partitions", None) for outcome in outcomes]
+        columns["partitions"] = yield from _partitions(partitions, flags)
+        columns["dropped"] = pa.array([each == () for each in partitions], pa.bool_())
+    return encode_stream(pa.record_batch(columns))
+
+
+def _columns(outcomes: Sequence[Outcome], flags: Collection[str]) -> Pieces[dict[str, pa.Array]]:
+    """Return the columns that each answer has."""
+    count, errors, values = len(outcomes), _errors(outcomes), _column(outcomes, "value", None)
+    columns = {"status": _statuses(outcomes, errors), "value": _array(None, pa.binary(), count)}
+    if values is not None:
+        columns["value"] = yield from binary_column(values)
+    yield
+    columns["etag"] = _array(_column(outcomes, "etag", None), pa.utf8(), count)
+    yield
+    for name, kind in _ERRORS.items():
+        details = {at: getattr(error, name) for at, error in errors.items()}
+        columns[name] = _array(_replaced([None] * count, details) if errors else None, kind, count)
+    for name in flags:
+        columns[name] = _array(_column(outcomes, name, False), pa.bool_(), count, absent=False)
+    if values is not None and (expires_ms := _column(outcomes, "expires_ms", 0)) is not None:
+        shown = [0 if value is None else time for value, time in zip(values, expires_ms, strict=True)]
+        if any(shown):
+            columns["expires_at"] = expiry_column(shown)
+    return columns
+
+
+def _column(outcomes: Sequence[Outcome], name: str, absent: object) -> Sequence[Any] | None:
+    """Return the values of a field, in which that of an error is `absent`. None means that all are."""
+    if not isinstance(outcomes, Results):
+        return [getattr(outcome, name, absent) for outcome in outcomes]
+    return _replaced(outcomes.cells(name), dict.fromkeys(outcomes.failed, absent)) if name in outcomes.columns else None
+
+
+def _array(cells: Sequence[Any] | None, kind: pa.DataType, count: int, *, absent: object = None) -> pa.Array:
+    return _repeated(absent, kind, count) if cells is None else pa.array(cells, kind)
+
+
+@lru_cache(maxsize=64)
+def _repeated(cell: object, kind: pa.DataType, count: int) -> pa.Array:
+    return pa.repeat(pa.scalar(cell, kind), count)
+
+
+def _replaced(cells: Sequence[Any], others: Mapping[int, Any]) -> Sequence[Any]:
+    """Return the cells, with others at some positions."""
+    if not others:
+        return cells
+    replaced = [*cells]
+    for at, cell in others.items():
+        replaced[at] = cell
+    return replaced
+
+
+def _statuses(outcomes: Sequence[Outcome], errors: Mapping[int, TableError]) -> pa.Array:
+    if not isinstance(outcomes, Results) or not (outcomes.kind is Record or outcomes.has_only("etag", "expires_ms")):
+        return pa.array(list(map(status, outcomes)), pa.uint16())
+    success = 200 if outcomes.kind is Record else 204
+    if not errors:
+        return _repeated(success, pa.uint16(), len(outcomes))
+    failed = {at: 404 if error is RECORD_NOT_FOUND else status(error) for at, error in errors.items()}
+    return pa.array(_replaced([success] * len(outcomes), failed), pa.uint16())
+
+
+def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
+    """Return the errors by position. An absent record is one."""
+    if not isinstance(outcomes, Results):
+        errors = [RECORD_NOT_FOUND if outcome is None else outcome for outcome in outcomes]
+        return {at: error for at, error in enumerate(errors) if isinstance(error, TableError)}
+    if outcomes.kind is Written or not outcomes.absent_count:
+        return outcomes.failed
+    absent = {at: RECORD_NOT_FOUND for at, value in enumerate(outcomes.cells("value")) if value is None}
+    return {**absent, **outcomes.failed}
+
+
+def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], flags: Collection[str]) -> Pieces[pa.Array]:
+    """Return a column with a list per answer: its answers by partition, or null if it has none."""
+    flat = [part for one in lists if one is not None for part in one]
+    columns = {
+        "partition": pa.array([part.partition for part in flat], pa.int32()),
+        **(yield from _columns([part.outcome for part in flat], flags)),
+    }
+    each = pa.StructArray.from_arrays([*columns.values()], names=[*columns])
+    ends = list(accumulate((len(one or ()) for one in lists), initial=0))
+    starts = [None if one is None else start for one, start in zip(lists, ends, strict=False)]
+    return pa.ListArray.from_arrays(pa.array([*starts, ends[-1]], pa.int32()), each)

@@ -29,46 +29,35 @@ def read(
     `reserve` is called with the decompressed size before anything is decompressed, then with the size of the rows. It
     may raise an error.
     """
+    too_many_bytes = f"a body may have at most {bytes_max} bytes once it is decompressed"
+    batches: list[pa.RecordBatch] = []
+    rows = total_bytes = items = 0
     try:
         size = max(len(body), (yield from decompressed_bytes(body)))
         if size > bytes_max:
-            raise _too_many_bytes(bytes_max)
+            raise TooLarge(too_many_bytes)
         reserve(size)
         with pa.ipc.open_stream(body) as reader:
             check_types(reader.schema)
-            batches, size = yield from _bounded(reader, bytes_max, operations_max)
+            for batch in reader:
+                rows += batch.num_rows  # They are counted first, because their size takes time to compute.
+                if rows > operations_max:
+                    raise TooLarge(f"a batch may have at most {operations_max} operations")
+                batch.validate()
+                total_bytes += size_bytes(batch)
+                if total_bytes > bytes_max:
+                    raise TooLarge(too_many_bytes)
+                batch.validate(full=True)  # This reads the bytes of each view, also if views share them.
+                items += sum(len(column.values) for column in batch.columns if _is_list(column.type))
+                if items > LIST_ITEMS_MAX:
+                    raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
+                batches.append(batch)
+                yield
             table = pa.Table.from_batches(batches, reader.schema)
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
-    reserve(size)
+    reserve(total_bytes)
     return table
-
-
-def _bounded(
-    reader: pa.ipc.RecordBatchStreamReader, bytes_max: int, operations_max: int
-) -> Pieces[tuple[list[pa.RecordBatch], int]]:
-    """Read the record batches and their size. The rows are counted first, because their size takes time to compute."""
-    batches: list[pa.RecordBatch] = []
-    rows = total_bytes = items = 0
-    for batch in reader:
-        rows += batch.num_rows
-        if rows > operations_max:
-            raise TooLarge(f"a batch may have at most {operations_max} operations")
-        batch.validate()
-        total_bytes += size_bytes(batch)
-        if total_bytes > bytes_max:
-            raise _too_many_bytes(bytes_max)
-        batch.validate(full=True)  # This reads the bytes of each view, also if views share them.
-        items += sum(len(column.values) for column in batch.columns if _is_list(column.type))
-        if items > LIST_ITEMS_MAX:
-            raise TooLarge(f"the rows of a batch may list at most {LIST_ITEMS_MAX} partitions")
-        batches.append(batch)
-        yield
-    return batches, total_bytes
-
-
-def _too_many_bytes(bytes_max: int) -> TooLarge:
-    return TooLarge(f"a body may have at most {bytes_max} bytes once it is decompressed")
 
 
 def check_types(schema: pa.Schema) -> None:
@@ -118,9 +107,8 @@ KEY_PARTS_MAX = 8
 
 
 def _is_key(kind: pa.DataType) -> bool:
-    if not pa.types.is_struct(kind):
-        return _plain(kind) in _PARTS
-    return kind.num_fields <= KEY_PARTS_MAX and all(_plain(field.type) in _PARTS for field in kind)
+    parts = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
+    return len(parts) <= KEY_PARTS_MAX and all(_plain(part) in _PARTS for part in parts)
 
 
 _VIEWS = frozenset({pa.string_view(), pa.binary_view()})

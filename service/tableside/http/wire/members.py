@@ -7,6 +7,7 @@ operations in `core`, and one entry to `MEMBERS`.
 count them (`core.operations.FLAGS`).
 """
 
+import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from operator import attrgetter
@@ -179,7 +180,7 @@ _TOKEN = _header(
 )
 _ORDER = _header(
     "Tableside-Order",
-    lambda text: _order(texts.parse_digits(text)),
+    lambda text: _order(int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text),
     "A signed 64-bit integer, for instance the time of an event in microseconds: the write changes only members that "
     "no write with a higher order has written.",
     "1732700000000000",

@@ -113,18 +113,14 @@ class OperationColumns:
                 columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
         if conflict(op, dict.fromkeys(columns, True)):  # Some rows may have both members.
             self._doubtful.update(range(count))
-        fields = columns.pop("fields", None)
+        fields: list[Fields] | None = columns.pop("fields", None)
         defaults = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
         given = {
             name: column
             for name, column in columns.items()
             if name == "key" or (name in kind.__struct_fields__ and column.count(defaults.get(name)) < count)
         }
-        return self._with_doubtful(op, Batch(kind, given), fields, row)
-
-    def _with_doubtful(self, op: str, batch: Batch, fields: list[Fields] | None, row: DecodeRow) -> DecodedBatch:
-        """Decode the doubtful rows alone."""
-        operations, errors = dict[int, Operation](), dict[int, TableError]()
+        batch, operations, errors = Batch(kind, given), dict[int, Operation](), dict[int, TableError]()
         for at in sorted(self._doubtful):
             try:
                 members = row(at)
@@ -209,7 +205,6 @@ class OperationColumns:
         return [empty if at in self._doubtful else cell for at, cell in enumerate(cells)] if self._doubtful else cells
 
     def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
-        # A batch often has the same update for many records.
         column = self._distinct(lambda text: packed(updates.parse(values.parse(text))), self._as_texts(cells), _TEXTS)
         self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
         return column

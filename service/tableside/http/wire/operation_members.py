@@ -117,6 +117,8 @@ REPEATED_BYTES_MAX = 256
 BODIES_MAX = 256
 """How many parsed bodies are kept."""
 
+_MEMBERS = {"update", "default", "ttl_s"}
+
 
 def update_members(body: bytes) -> dict[str, Any]:
     """Return the members in the body of an update. Raise InvalidOperation if it has others, or is not an object."""
@@ -136,7 +138,7 @@ def _repeated(body: bytes) -> Changes | None:
 
 def _parsed(body: bytes) -> dict[str, Any]:
     members = values.parse(body)
-    if not isinstance(members, dict) or not members.keys() <= {"update", "default", "ttl_s"}:
+    if not isinstance(members, dict) or not members.keys() <= _MEMBERS:
         raise InvalidOperation(
             "the body must be an object with update, and optionally default and ttl_s; "
             "a merge patch has the media type application/merge-patch+json"

@@ -106,11 +106,6 @@ def parse_idempotency_key(text: str) -> Token:
         raise InvalidOperation(f"Idempotency-Key must have 1 to {WRITER_CHARACTERS_MAX} characters") from None
 
 
-def parse_digits(text: str) -> int | str:
-    """Return the integer with these digits, or the text if it is something else."""
-    return int(text) if re.fullmatch("-?[0-9]{1,19}", text) else text
-
-
 def parse_fields(text: str) -> Fields:
     """Return the names in `?fields=`, which are separated by commas."""
     return fields_of([name for name in text.split(",") if name])
