@@ -51,7 +51,7 @@ def parse_partitions(raw: object, count: int) -> Partitions:
         raise InvalidOperation(f"partitions must be a list of indexes below {count}, or all, or default")
     if len(raw) == 1 and raw[0] is None:
         return None
-    indexes = {_index(one) for one in raw}
+    indexes = set(map(_index, raw))
     if indexes == {ALL_PARTITIONS}:
         return tuple(range(count))
     if not all(0 <= index < count for index in indexes):

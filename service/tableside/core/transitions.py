@@ -6,7 +6,6 @@ has the same effect in every store.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -122,17 +121,14 @@ def transition(
         if write.order is not None:
             return _ordered(known, write, write.order, spec, now_ms, etag)
         _check_preconditions(known, write)
-        match write:
-            case Put():
-                expires_ms = expiry_ms(spec.ttl_s if write.ttl_s is None else write.ttl_s, now_ms)
-                return _written(known, write, write.value, spec, expires_ms, etag, created=write.if_absent)
-            case Update():
-                return _update(known, write, spec, now_ms, etag)
-            case Delete():
-                return _delete(known, write, spec, now_ms, etag)
+        if isinstance(write, Put):
+            expires_ms = expiry_ms(spec.ttl_s if write.ttl_s is None else write.ttl_s, now_ms)
+            return _written(known, write, write.value, spec, expires_ms, etag, created=write.if_absent)
+        if isinstance(write, Update):
+            return _update(known, write, spec, now_ms, etag)
+        return _delete(known, write, spec, now_ms, etag)
     except TableError as error:
         return Unchanged(error.with_traceback(None))  # a traceback would keep the values of its frames alive
-    assert_never(write)
 
 
 def is_unconditional(write: Write) -> bool:

@@ -101,14 +101,10 @@ def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         sets.forget()
 
 
-def fault(operator: str, path: str, reason: str) -> InvalidOperation:
-    """Return the error of an operator at a path. An empty path is left out."""
-    return InvalidOperation(f"{quoted(operator)}{f' at {quoted(path)}' if path else ''}: {reason}")
-
-
-def dotted(path: Path) -> str:
-    """Return a path as updates write it."""
-    return ".".join(path)
+def fault(operator: str, path: Path | str, reason: str) -> InvalidOperation:
+    """Return the error of an operator at a path. An empty text as the path is left out."""
+    text = path if isinstance(path, str) else ".".join(path)
+    return InvalidOperation(f"{quoted(operator)}{f' at {quoted(text)}' if text else ''}: {reason}")
 
 
 def _set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -137,7 +133,7 @@ def _compute(
     try:
         parent[name] = values.checked_integer(found) if isinstance(found, int) else values.normalize_number(found)
     except InvalidOperation:
-        raise fault(edit.operator, dotted(edit.path), f"the {noun} is out of range") from None
+        raise fault(edit.operator, edit.path, f"the {noun} is out of range") from None
 
 
 def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -148,7 +144,7 @@ def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     present = parent[name]
     if kind_of(present) != kind_of(edit.operand):
         reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
-        raise fault(edit.operator, dotted(edit.path), reason)
+        raise fault(edit.operator, edit.path, reason)
     best = min if edit.operator == "$min" else max
     parent[name] = best(present, edit.operand)  # type: ignore[type-var]  # comparable
 
@@ -214,8 +210,8 @@ def _parent_of(value: JsonObject, edit: Edit, *, make: bool = True) -> JsonObjec
             if make:
                 parent[name] = member
         if not isinstance(member, dict):
-            above = quoted(dotted(edit.path[:index]))
-            raise fault(edit.operator, dotted(edit.path), f"{above} is {kind_of(member)}, not an object")
+            above = quoted(".".join(edit.path[:index]))
+            raise fault(edit.operator, edit.path, f"{above} is {kind_of(member)}, not an object")
         parent = member
     return parent
 
@@ -228,7 +224,7 @@ def _array_at(value: JsonObject, edit: Edit) -> list[Json]:
 
 
 def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
-    return fault(edit.operator, dotted(edit.path), f"the field is {kind_of(present)}, not {wanted}")
+    return fault(edit.operator, edit.path, f"the field is {kind_of(present)}, not {wanted}")
 
 
 # The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.

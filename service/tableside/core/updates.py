@@ -16,7 +16,7 @@ import orjson
 
 from . import values
 from .errors import InvalidOperation, TooLarge, quoted
-from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, dotted, fault
+from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, fault
 from .values import Json, JsonObject, check_elements, copied, kind_of
 
 PACKED_BYTES_MIN = 256
@@ -234,9 +234,9 @@ def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
     # A path is directly before those below it, because names do not contain U+0000.
     for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
         if below.path == above.path:
-            raise fault(below.operator, dotted(below.path), f"{quoted(above.operator)} has the same path")
+            raise fault(below.operator, below.path, f"{quoted(above.operator)} has the same path")
         if below.path[: len(above.path)] == above.path:
-            raise fault(above.operator, dotted(above.path), "another operator has a path below it")
+            raise fault(above.operator, above.path, "another operator has a path below it")
     return edits
 
 

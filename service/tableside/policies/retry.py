@@ -137,23 +137,16 @@ class Retry(Policy):
         first = await self._inner.apply(operations, budget)
         if all_succeeded(first):
             return first
-        outcomes, way, attempt = [*first], direction(operations), 1
-        sent: Sequence[int] = range(len(outcomes))
-        while chosen := await self._choose_and_pause(operations, way, outcomes, sent, attempt, budget):
-            sent, attempt = chosen, attempt + 1
+        outcomes, sent, attempt = [*first], list(range(len(first))), 1
+        while sent := await self._choose_and_pause(operations, outcomes, sent, attempt, budget.until):
+            attempt += 1
             again = await self._inner.apply(at_positions(operations, sent), budget)
             for position, outcome in zip(sent, again, strict=True):
                 outcomes[position] = _merge(outcomes[position], outcome)
         return outcomes
 
     async def _choose_and_pause(
-        self,
-        operations: Sequence[Operation],
-        way: Direction,
-        outcomes: Sequence[Outcome],
-        sent: Sequence[int],
-        attempt: int,
-        budget: Budget,
+        self, operations: Sequence[Operation], outcomes: Sequence[Outcome], sent: list[int], attempt: int, until: float
     ) -> list[int]:
         """Choose which of the operations sent last to retry, pause, and return their positions."""
         waits_s = {
@@ -163,12 +156,13 @@ class Retry(Policy):
         }
         if not waits_s:
             return []
-        schedule, now = self._schedules[way], time.monotonic()
+        way, now = direction(operations), time.monotonic()
+        schedule = self._schedules[way]
         if attempt >= schedule.attempts_max:
             self._give_up(way, len(waits_s), "attempts")
             return []
         pause_s = exponential_backoff_s(attempt - 1, schedule.pause_s, schedule.pause_max_s, self._jitter)
-        chosen = [position for position, wait_s in waits_s.items() if now + wait_s + pause_s < budget.until]
+        chosen = [position for position, wait_s in waits_s.items() if now + wait_s + pause_s < until]
         self._give_up(way, len(waits_s) - len(chosen), "deadline")
         if not chosen:
             return []
