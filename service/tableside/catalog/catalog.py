@@ -12,7 +12,6 @@ from .. import stores
 from ..auth import COMPANION
 from ..core import (
     Backend,
-    GenerationSealed,
     InvalidOperation,
     MalformedRequest,
     StoreUnavailable,
@@ -23,6 +22,7 @@ from ..core import (
     Unsupported,
     gather_bounded,
 )
+from ..core.errors import GenerationSealed
 from ..core.store import GENERATION_IN_STORE
 from ..settings import Settings, TableLocation, TableSettings
 from .control_table import CONTROL, ControlTable

@@ -10,7 +10,6 @@ import msgspec
 from ..auth import COMPANION
 from ..core import (
     Estimate,
-    GenerationNotFound,
     KeySchema,
     Scan,
     Store,
@@ -20,6 +19,7 @@ from ..core import (
     TableSpec,
     Unsupported,
 )
+from ..core.errors import GenerationNotFound
 from ..core.store import drop_records
 from ..settings import Fault, SettingsError, TableLocation, TableSettings
 from .open_stores import OpenStore

@@ -13,8 +13,7 @@ from typing import Literal, TypeAlias, get_args
 import msgspec
 from msgspec.structs import replace
 
-from ..core import GenerationNotFound, InvalidOperation
-from ..core.errors import PreconditionFailed
+from ..core.errors import GenerationNotFound, InvalidOperation, PreconditionFailed
 
 LOADING_MAX = 8
 """Maximum number of generations of a table that load at the same time."""

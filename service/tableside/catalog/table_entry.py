@@ -10,8 +10,6 @@ from uuid import uuid4
 
 from ..core import (
     Estimate,
-    GenerationNotFound,
-    GenerationSealed,
     InvalidOperation,
     StoreUnavailable,
     TableError,
@@ -20,6 +18,7 @@ from ..core import (
     Unsupported,
     now_ms,
 )
+from ..core.errors import GenerationNotFound, GenerationSealed
 from ..settings import TableSettings
 from .control_table import STALE_S, ControlTable, Step
 from .entry import CatalogEntry

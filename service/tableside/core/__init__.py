@@ -51,8 +51,6 @@ from .errors import (
     Applied as Applied,
     Contended as Contended,
     DeadlineExceeded as DeadlineExceeded,
-    GenerationNotFound as GenerationNotFound,
-    GenerationSealed as GenerationSealed,
     Internal as Internal,
     InvalidOperation as InvalidOperation,
     MalformedRequest as MalformedRequest,

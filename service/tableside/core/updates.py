@@ -178,13 +178,20 @@ class _Parser:
         if len(operators) != len(document):
             member = quoted(next(name for name in document if not name.startswith("$")))
             raise InvalidOperation(f"an update mixes operators and members: {quoted(operators[0])} and {member}")
-        return Edits(_disjoint(tuple(edit for name in operators for edit in self._edits(name, document[name]))))
+        edits = tuple(edit for name in operators for edit in self._edits(name, document[name]))
+        # A path is directly before those below it, because names do not contain U+0000.
+        for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
+            if below.path == above.path:
+                raise fault(below.operator, below.path, f"{quoted(above.operator)} has the same path")
+            if below.path[: len(above.path)] == above.path:
+                raise fault(above.operator, above.path, "another operator has a path below it")
+        return Edits(edits)
 
     def _edits(self, name: str, operands: Json) -> Iterator[Edit]:
         if name not in OPERATORS:
             raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(OPERATORS)}")
         if name == "$unset" and isinstance(operands, list):
-            operands = dict.fromkeys(_unset_paths(operands))
+            operands = _unset_paths(operands)
         if not isinstance(operands, dict):
             raise fault(name, "", f"the operand is {kind_of(operands)}, not an object whose members are paths")
         check = OPERATORS[name].check
@@ -218,26 +225,15 @@ def _checked_patch(document: JsonObject) -> JsonObject:
         raise InvalidOperation(f"merge patch: {error.detail}") from None
 
 
-def _unset_paths(paths: list[Json]) -> list[str]:
-    found: dict[str, None] = {}
+def _unset_paths(paths: list[Json]) -> JsonObject:
+    found: JsonObject = {}
     for path in paths:
         if not isinstance(path, str):
             raise fault("$unset", "", f"an element of the array is {kind_of(path)}, not a path")
         if path in found:
             raise fault("$unset", path, "the path occurs twice")
         found[path] = None
-    return list(found)
-
-
-def _disjoint(edits: tuple[Edit, ...]) -> tuple[Edit, ...]:
-    """Return the edits. Raise InvalidOperation if two have the same path, or one has the parent of another's."""
-    # A path is directly before those below it, because names do not contain U+0000.
-    for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
-        if below.path == above.path:
-            raise fault(below.operator, below.path, f"{quoted(above.operator)} has the same path")
-        if below.path[: len(above.path)] == above.path:
-            raise fault(above.operator, above.path, "another operator has a path below it")
-    return edits
+    return found
 
 
 def _merge(target: Json, patch: JsonObject) -> JsonObject:

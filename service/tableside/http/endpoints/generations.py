@@ -9,7 +9,8 @@ from pydantic import PlainValidator, WithJsonSchema
 from starlette.responses import Response
 
 from ...catalog import Generation
-from ...core import GenerationNotFound, InvalidOperation, values
+from ...core import InvalidOperation, values
+from ...core.errors import GenerationNotFound
 from ...core.store import Estimate
 from ..responses import json_response
 from ..wire.answers import rfc3339
