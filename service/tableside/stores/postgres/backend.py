@@ -32,16 +32,7 @@ from .connections import STATEMENTS_MAX, Connection, Pool, configure
 from .dsn import Address, addresses, checked_dsn, parameters, without_hosts
 from .errors import DRIVER_ERRORS, connection_fault, translate_error
 from .framing import frame_checking_loop
-from .schema import (
-    TableDefinition,
-    document_table_ddl,
-    document_tables,
-    find_table,
-    key_schema,
-    metadata_ddl,
-    side_table_ddl,
-    table_faults,
-)
+from .schema import TableDefinition, document_table_ddl, document_tables, find_table, table_faults
 from .store import DefinedTable, PostgresStore
 
 log = logging.getLogger(__name__)
@@ -60,11 +51,7 @@ CREATED_CONCURRENTLY = (
 )
 """The errors of a replica that creates a table or its columns at the same time as another one."""
 
-CANNOT_ALTER = (
-    asyncpg.InsufficientPrivilegeError,
-    asyncpg.ReadOnlySQLTransactionError,
-    asyncpg.LockNotAvailableError,
-)
+CANNOT_ALTER = (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError, asyncpg.LockNotAvailableError)
 """The errors if the service may not add columns, or other transactions use the table for too long."""
 
 Dsn = Annotated[SecretStr, AfterValidator(lambda dsn: SecretStr(checked_dsn(dsn.get_secret_value())))]
@@ -290,9 +277,9 @@ def _missing_ddl(schema: str, table: TableDefinition | None, spec: TableSpec) ->
     Raise Unsupported if the table cannot store documents.
     """
     if not _is_document(spec):
-        return "" if table is None or table.has_side_table else side_table_ddl(table)
+        return "" if table is None or table.has_side_table else table.side_table_ddl()
     if table is None:
         return document_table_ddl(schema, spec.name_in_store, spec.key)
-    key_schema(table, spec)
+    table.key_schema(spec)
     DocumentLayout(table)
-    return metadata_ddl(table)
+    return table.metadata_ddl()

@@ -126,23 +126,14 @@ SECOND_DIGITS_MAX = 6
 
 _DATE, _TIME, _ZONE = r"(?!0000)\d{4}-\d\d-\d\d", r"\d\d:\d\d(:\d\d(\.\d+)?)?", r"(Z|[+-]\d\d(:?\d\d){0,2})"
 _INFINITY = "|-?infinity"
-_FORMS = {
-    name: re.compile(pattern, re.ASCII)
-    for name, pattern in {
-        "date": _DATE + _INFINITY,
-        "timestamp": f"{_DATE}([T ]{_TIME})?{_INFINITY}",
-        "timestamptz": f"{_DATE}[T ]{_TIME}{_ZONE}{_INFINITY}",
-        "time": _TIME,
-        "timetz": _TIME + _ZONE,
-    }.items()
+_TIMES = {
+    "date": (_DATE + _INFINITY, "2026-11-20"),
+    "timestamp": (f"{_DATE}([T ]{_TIME})?{_INFINITY}", "2026-11-20T12:34:56.789"),
+    "timestamptz": (f"{_DATE}[T ]{_TIME}{_ZONE}{_INFINITY}", "2026-11-20T12:34:56.789Z"),
+    "time": (_TIME, "12:34:56.789"),
+    "timetz": (_TIME + _ZONE, "12:34:56.789Z"),
 }
-EXAMPLES = {
-    "date": "2026-11-20",
-    "timestamp": "2026-11-20T12:34:56.789",
-    "timestamptz": "2026-11-20T12:34:56.789Z",
-    "time": "12:34:56.789",
-    "timetz": "12:34:56.789Z",
-}
+_FORMS = {name: re.compile(pattern, re.ASCII) for name, (pattern, _) in _TIMES.items()}
 _ZONED = {"timestamp": "timestamptz", "time": "timetz"}
 _IN_SPARK = {"timestamp": " (in Spark, cast it to timestamp_ntz)", "timestamptz": " (in Spark, cast it to timestamp)"}
 _FRACTION = re.compile(r"\.(\d+)", re.ASCII)
@@ -168,7 +159,7 @@ _EXPECTED = {
     "bool": "it takes a boolean",
     "bytea": "it takes a string in base64",
     "hstore": "it takes an object of strings and nulls",
-    **{name: f"it takes a string such as {example}" for name, example in EXAMPLES.items()},
+    **{name: f"it takes a string such as {example}" for name, (_, example) in _TIMES.items()},
 }
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,9})?", re.ASCII)
 _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
@@ -300,7 +291,14 @@ def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
     """Return why a column of a time type would not store a text as it is, or None if the server decides."""
     form = _FORMS.get(type_name)  # an interval has many forms
     if form is not None and not form.fullmatch(text):
-        return _form_fault(type_name, text)
+        if type_name in TYPES_WITH_YEARS and is_beyond_years(text):
+            return _YEARS
+        for plain, zoned in _ZONED.items():
+            if type_name == plain and _FORMS[zoned].fullmatch(text):
+                return f"the type has no zone, so omit the zone of the member{_IN_SPARK.get(plain, '')}"
+            if type_name == zoned and _FORMS[plain].fullmatch(text):
+                return f"the member needs a zone, such as Z{_IN_SPARK.get(zoned, '')}"
+        return _EXPECTED[type_name]
     if text[:10] in _EDGES and not _has_year_in_utc(text):
         return _YEARS
     digits_max = SECOND_DIGITS_MAX if modifier is None else min(SECOND_DIGITS_MAX, modifier & 0xFFFF)
@@ -312,17 +310,6 @@ def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
 def is_beyond_years(text: object) -> bool:
     """Return whether a text is a time before the year 1 or after 9999, as PostgreSQL prints it."""
     return isinstance(text, str) and _BEYOND_YEARS.match(text) is not None
-
-
-def _form_fault(type_name: str, text: str) -> str:
-    if type_name in TYPES_WITH_YEARS and is_beyond_years(text):
-        return _YEARS
-    for plain, zoned in _ZONED.items():
-        if type_name == plain and _FORMS[zoned].fullmatch(text):
-            return f"the type has no zone, so omit the zone of the member{_IN_SPARK.get(plain, '')}"
-        if type_name == zoned and _FORMS[plain].fullmatch(text):
-            return f"the member needs a zone, such as Z{_IN_SPARK.get(zoned, '')}"
-    return f"it takes a string such as {EXAMPLES[type_name]}"
 
 
 def _has_year_in_utc(text: str) -> bool:

@@ -56,9 +56,17 @@ def checked_dsn(dsn: str) -> str:
         raise ValueError("is not a URL") from None
     if parts.fragment or parts.netloc.count("@") > 1 or "@" in parts.path or _INCOMPLETE_ESCAPE.search(parts.netloc):
         raise ValueError(_MUST_ENCODE)
-    parameters = _checked_parameters(parts)
-    _check_ports(parts, parameters)
-    _check_files(parameters)
+    try:
+        given = dict(parse_qsl(parts.query, strict_parsing=bool(parts.query)))
+    except ValueError:
+        raise ValueError(_MUST_ENCODE if "@" in parts.query else "has a parameter without a value") from None
+    for name, value in given.items():
+        if advice := _UNSUPPORTED.get(name):
+            raise ValueError(f"has the parameter {name!r}, which is not supported: {advice}")
+        if value not in _CHOICES.get(name, (value,)):
+            raise ValueError(f"has an invalid {name}: use {', '.join(_CHOICES[name])}")
+    _check_ports(parts, given)
+    _check_files(given)
     return dsn
 
 
@@ -80,20 +88,6 @@ def addresses(dsn: str) -> list[Address]:
 def without_hosts(dsn: str) -> str:
     """Return a checked DSN without its hosts and their ports. The driver splits DSNs by `urlsplit`."""
     return re.sub("^(postgresql://(?:[^/?#]*@)?)[^/?#@]*", r"\1", dsn)
-
-
-def _checked_parameters(parts: SplitResult) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(parts.query, strict_parsing=bool(parts.query))
-    except ValueError:
-        raise ValueError(_MUST_ENCODE if "@" in parts.query else "has a parameter without a value") from None
-    given = dict(pairs)
-    for name, value in given.items():
-        if advice := _UNSUPPORTED.get(name):
-            raise ValueError(f"has the parameter {name!r}, which is not supported: {advice}")
-        if value not in _CHOICES.get(name, (value,)):
-            raise ValueError(f"has an invalid {name}: use {', '.join(_CHOICES[name])}")
-    return given
 
 
 def _check_ports(parts: SplitResult, given: Mapping[str, str]) -> None:

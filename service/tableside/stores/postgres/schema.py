@@ -69,6 +69,35 @@ class TableDefinition(msgspec.Struct, frozen=True):
         """Return the quoted name of the side table with the schema."""
         return f"{quoted(self.schema)}.{quoted(SIDE_PREFIX + self.name)}"
 
+    def key_schema(self, spec: TableSpec) -> KeySchema:
+        """Return the key schema. Raise Unsupported if it differs from the configuration."""
+        types = {column.name: _PART_TYPES[column.type] for column in self.key_columns}
+        if not spec.key_given:
+            return KeySchema(tuple(KeyField(None if [*types] == [KEY] else name, kind) for name, kind in types.items()))
+        for field, column in zip(spec.key.fields, self.key_columns, strict=True):
+            if types[column.name] != field.type:
+                raise Unsupported(f"key column {column.name!r} has type {types[column.name]}, not {field.type}")
+        return spec.key
+
+    def metadata_ddl(self) -> str:
+        """Return the statements that add columns for expiry and writers to documents, or no text if it has both."""
+        lacking = {name: kind for name, kind in _METADATA_TYPES.items() if name not in self.names}
+        if not lacking:
+            return ""
+        added = ", ".join(f"ADD COLUMN {quoted(name)} {kind}" for name, kind in lacking.items())
+        index = f"; {_index_ddl(self.in_sql)}" if EXPIRES in lacking else ""
+        return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; ALTER TABLE {self.in_sql} {added}{index}"
+
+    def side_table_ddl(self) -> str:
+        """Return the statements that create the side table of a table of columns."""
+        keys = [(key.name, _KEY_TYPES["string"] if key.type in _TEXT_TYPES else key.type) for key in self.key_columns]
+        return _table_ddl(self.side_in_sql, keys, f"{quoted(VERSION)} bigint")
+
+    def drop_ddl(self) -> str:
+        """Return the statements that remove a table, and its side table."""
+        dropped = self.in_sql + (f", {self.side_in_sql}" if self.has_side_table else "")
+        return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; DROP TABLE IF EXISTS {dropped}"
+
 
 def quoted(name: str) -> str:
     """Return a name as a quoted SQL identifier."""
@@ -149,43 +178,10 @@ async def document_tables(connection: Connection, schema: str) -> list[str]:
     return [row["name"] for row in await connection.fetch(_DOCUMENT_TABLES, schema, [VALUE, EXPIRES, WRITERS])]
 
 
-def key_schema(table: TableDefinition, spec: TableSpec) -> KeySchema:
-    """Return a table's key schema. Raise Unsupported if it differs from the configuration."""
-    types = {column.name: _PART_TYPES[column.type] for column in table.key_columns}
-    if not spec.key_given:
-        return KeySchema(tuple(KeyField(None if [*types] == [KEY] else name, kind) for name, kind in types.items()))
-    for field, column in zip(spec.key.fields, table.key_columns, strict=True):
-        if types[column.name] != field.type:
-            raise Unsupported(f"key column {column.name!r} has type {types[column.name]}, not {field.type}")
-    return spec.key
-
-
 def document_table_ddl(schema: str, name: str, key: KeySchema) -> str:
     """Return the statements that create a table of documents."""
     keys = [(field.name or KEY, _KEY_TYPES[field.type]) for field in key.fields]
     return _table_ddl(f"{quoted(schema)}.{quoted(name)}", keys, f"{quoted(VALUE)} jsonb")
-
-
-def metadata_ddl(table: TableDefinition) -> str:
-    """Return the statements that add columns for expiry and writers, or no text if a table of documents has both."""
-    lacking = {name: kind for name, kind in _METADATA_TYPES.items() if name not in table.names}
-    if not lacking:
-        return ""
-    added = ", ".join(f"ADD COLUMN {quoted(name)} {kind}" for name, kind in lacking.items())
-    index = f"; {_index_ddl(table.in_sql)}" if EXPIRES in lacking else ""
-    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; ALTER TABLE {table.in_sql} {added}{index}"
-
-
-def side_table_ddl(table: TableDefinition) -> str:
-    """Return the statements that create the side table of a table of columns."""
-    keys = [(key.name, _KEY_TYPES["string"] if key.type in _TEXT_TYPES else key.type) for key in table.key_columns]
-    return _table_ddl(table.side_in_sql, keys, f"{quoted(VERSION)} bigint")
-
-
-def drop_ddl(table: TableDefinition) -> str:
-    """Return the statements that remove a table, and its side table."""
-    dropped = table.in_sql + (f", {table.side_in_sql}" if table.has_side_table else "")
-    return f"SET LOCAL lock_timeout = '{LOCK_WAIT_MAX_S:g}s'; DROP TABLE IF EXISTS {dropped}"
 
 
 def _table_ddl(table: str, keys: Sequence[tuple[str, str]], column: str) -> str:

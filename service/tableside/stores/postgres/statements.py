@@ -42,6 +42,9 @@ class TableSql:
         self.layout = layout
         self._names = [quoted(column.name) for column in table.key_columns]
         self._parts = [f"k{index}" for index in range(len(self._names))]
+        self._named_keys = ", ".join(map("t.{} AS {}".format, self._names, self._parts))
+        # The arrays of rows are those of key parts, data columns, metadata columns, and etags.
+        self._sent_count = len(self._parts) + len(layout.data) + len(self.metadata) + 1
         self._keys_sent = [key_parameter(index + 1, column, "[]") for index, column in enumerate(table.key_columns)]
         self._order_sent = ", ".join(map(bytewise, [f"u.{part}" for part in self._parts], table.key_columns))
         self._same_key = self._equal("u", self._parts)
@@ -259,19 +262,10 @@ class TableSql:
         )
 
     @property
-    def _named_keys(self) -> str:
-        return ", ".join(f"t.{name} AS {part}" for name, part in zip(self._names, self._parts, strict=True))
-
-    @property
     def _returning(self) -> str:
         """The key, the etag, and the value if the parameter after the rows is true."""
         value = f"CASE WHEN ${self._sent_count + 1}::boolean THEN convert_to({self.value}, 'UTF8') END"
         return f" RETURNING {', '.join(self._outputs())}, {ETAG_SQL}, {value}"
-
-    @property
-    def _sent_count(self) -> int:
-        """The number of arrays of rows: of key parts, data columns, metadata columns, and etags."""
-        return len(self._parts) + len(self.layout.data) + len(self.metadata) + 1
 
     @property
     def _sent(self) -> str:

@@ -1,7 +1,8 @@
 """The store of one PostgreSQL table: applies operations, and follows changes of the table's columns.
 
-If a statement no longer fits the table, PostgreSQL rejects it. The store then reads the table's definition again and
-repeats the operation, as it does if a value does not fit the columns that it knows.
+If a statement no longer fits the table, PostgreSQL rejects it, and nothing was applied. An operation whose value does
+not fit the columns that the store knows was not sent. The store then reads the table's definition again, and repeats
+the operation once if the definition has changed.
 """
 
 import asyncio
@@ -48,7 +49,7 @@ from .connections import Connection, DeadlineRetry, Pool, Progress, Texts
 from .errors import DRIVER_ERRORS, ColumnMismatch, SchemaChanged, is_input_error, rejected_row_error
 from .reads import RecordReader
 from .scans import Scanner
-from .schema import ESTIMATE, EXPIRES, WRITERS, Column, TableDefinition, drop_ddl, key_schema
+from .schema import ESTIMATE, EXPIRES, WRITERS, Column, TableDefinition
 from .statements import TableSql
 from .writes import RecordWriter
 
@@ -71,11 +72,7 @@ _NO_TTL = f"ttl: the table has neither a column {EXPIRES} nor a side table to st
 
 
 class PostgresStore:
-    """The store of one table. It replaces its DefinedTable when the table has changed, for example by a migration.
-
-    If a statement no longer fits the table, nothing was applied. An operation whose value does not fit the columns was
-    not sent. Both are repeated once if the definition is another one now.
-    """
+    """The store of one table. It replaces its DefinedTable when the table has changed, for example by a migration."""
 
     def __init__(
         self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]], health: WriteHealth
@@ -130,7 +127,7 @@ class PostgresStore:
         """Drop the table. One that another role owns, or that a view needs, is emptied in bounded statements."""
         with contextlib.suppress(TableNotFound):
             try:
-                await self._run(lambda table, connection: connection.execute(drop_ddl(table.definition)))
+                await self._run(lambda table, connection: connection.execute(table.definition.drop_ddl()))
             except Unsupported as error:
                 log.info("table %s is emptied, not dropped: %s", self._table.definition.in_sql, error.detail)
                 while await self._run(DefinedTable.delete_some):
@@ -175,7 +172,7 @@ class DefinedTable:
         self, pool: Pool, spec: TableSpec, definition: TableDefinition, layout: ValueLayout, clock: Clock
     ) -> None:
         self.definition = definition
-        self.spec = msgspec.structs.replace(spec, key=key_schema(definition, spec))
+        self.spec = msgspec.structs.replace(spec, key=definition.key_schema(spec))
         side, names = definition.has_side_table, definition.names
         ttl = side or (EXPIRES in names and layout.preserves_text)
         tokens = side or (ttl and WRITERS in names and layout.absent_texts is not None)
