@@ -76,8 +76,7 @@ class DynamodbBackend:
     async def store(self, spec: TableSpec) -> DynamodbStore:
         """Return the store of one table. Create the table if it is absent and `create` is set.
 
-        Raise StoreUnavailable, TableNotFound, or Unsupported or InvalidOperation if the table differs from the
-        configuration.
+        Raise StoreUnavailable, TableNotFound, or Unsupported or InvalidOperation if the table does not fit the spec.
         """
         for fault in _table_faults(spec):
             raise fault
@@ -87,13 +86,13 @@ class DynamodbBackend:
                 if not spec.create:
                     raise TableNotFound(f"DynamoDB has no table {name!r}, and create is false")
                 await self._create(spec)
-            keys = _existing_keys(await self._wait_until_active(name, create=spec.create))
-            spec = msgspec.structs.replace(spec, key=_key_schema(spec, keys))
+            keys, schema = _table_key(spec, await self._wait_until_active(name, create=spec.create))
             await self._check_ttl(name, options.ttl_attribute, create=spec.create)
         except Throttled as error:
             raise StoreUnavailable(error.detail) from error
         if options.ttl_attribute in {key.name for key in keys}:
             raise InvalidOperation(f"table {name!r}: ttl_attribute is a key attribute")
+        spec = msgspec.structs.replace(spec, key=schema)
         layout = ItemLayout(keys, spec, options.ttl_attribute)
         return DynamodbStore(self._client, spec, layout, self._clock, tokens=options.tokens)
 
@@ -157,21 +156,16 @@ class DynamodbBackend:
     async def _create(self, spec: TableSpec) -> None:
         fields = spec.key.fields if spec.key_given else KeySchema().fields
         keys = [KeyAttribute(field.name or UNNAMED_KEY, _ATTRIBUTE_TYPES[field.type]) for field in fields]
+        roles = zip(keys, ("HASH", "RANGE"), strict=False)
+        description = {
+            "TableName": spec.name_in_store,
+            "AttributeDefinitions": [{"AttributeName": key.name, "AttributeType": key.kind} for key in keys],
+            "KeySchema": [{"AttributeName": key.name, "KeyType": role} for key, role in roles],
+            "BillingMode": "PAY_PER_REQUEST",
+        }
         log.info("DynamoDB: creating table %s", spec.name_in_store)
         with contextlib.suppress(ResourceInUse):  # another replica is creating the table
-            await self._client.call(
-                "create_table",
-                {
-                    "TableName": spec.name_in_store,
-                    "AttributeDefinitions": [{"AttributeName": key.name, "AttributeType": key.kind} for key in keys],
-                    "KeySchema": [
-                        {"AttributeName": key.name, "KeyType": role}
-                        for key, role in zip(keys, ("HASH", "RANGE"), strict=False)
-                    ],
-                    "BillingMode": "PAY_PER_REQUEST",
-                },
-                writes=True,
-            )
+            await self._client.call("create_table", description, writes=True)
 
     async def _check_ttl(self, name: str, wanted: str, *, create: bool) -> None:
         """Check that a table's TTL attribute is the configured one. Turn TTL on if the table may be created."""
@@ -210,24 +204,19 @@ def _table_faults(spec: TableSpec) -> Iterator[TableError]:
         yield InvalidOperation(f"{table}: ttl_attribute is a key attribute")
 
 
-def _existing_keys(table: dict[str, Any]) -> tuple[KeyAttribute, ...]:
+def _table_key(spec: TableSpec, table: dict[str, Any]) -> tuple[tuple[KeyAttribute, ...], KeySchema]:
+    """Return the key of a table that DynamoDB describes. Raise a TableError if it differs from the configuration."""
     kinds = {found["AttributeName"]: found["AttributeType"] for found in table["AttributeDefinitions"]}
     in_order = sorted(table["KeySchema"], key=lambda key: str(key["KeyType"]))  # HASH, RANGE
     keys = tuple(KeyAttribute(key["AttributeName"], kinds[key["AttributeName"]]) for key in in_order)
     for key in keys:
         if key.kind not in _PART_TYPES:
             raise Unsupported(f"table {table['TableName']!r}: its key attribute {key.name!r} is binary")
-    return keys
-
-
-def _key_schema(spec: TableSpec, keys: tuple[KeyAttribute, ...]) -> KeySchema:
-    """Return the table's key schema. Raise InvalidOperation if it differs from the configuration."""
-    found = KeySchema(
-        tuple(KeyField(None if key.name == UNNAMED_KEY else key.name, _PART_TYPES[key.kind]) for key in keys)
-    )
-    if spec.key_given and found != spec.key:
+    fields = [KeyField(None if key.name == UNNAMED_KEY else key.name, _PART_TYPES[key.kind]) for key in keys]
+    schema = KeySchema(tuple(fields))
+    if spec.key_given and schema != spec.key:
         has = ", ".join(f"{key.name}: {_PART_TYPES[key.kind]}" for key in keys)
         raise InvalidOperation(
             f"table {spec.name_in_store!r} has the key {{{has}}} in DynamoDB, which differs from the configuration"
         )
-    return found
+    return keys, schema

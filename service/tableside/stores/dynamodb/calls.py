@@ -8,8 +8,9 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from ...core import (
     DeadlineExceeded,
     InvalidOperation,
     Key,
+    Outcome,
     ReadBudget,
     TableError,
     Throttled,
@@ -29,7 +31,8 @@ from ...core import (
     gather_bounded,
 )
 from .client import Client
-from .items import Item, ItemLayout
+from .errors import ConditionFailed
+from .items import Item, ItemLayout, converted
 
 GET_KEYS_MAX = 100
 WRITE_ITEMS_MAX = 25
@@ -48,7 +51,12 @@ ATTEMPTS_MAX = 1000
 """How often unprocessed items are sent. A deadline usually comes first."""
 
 AnyWrite = TypeVar("AnyWrite")
-Result = TypeVar("Result")
+
+Request: TypeAlias = tuple[str, dict[str, Any], Outcome]
+"""The verb and the parameters of a call that writes an item, and the outcome of the write if the call succeeds."""
+
+Attempt: TypeAlias = Outcome | Literal[False]
+"""The outcome of a write, or False if it is not applied because its condition is false."""
 
 
 class TableCalls:
@@ -87,6 +95,34 @@ class TableCalls:
         chunks = chunks_of(requests, *limits, lambda request: len(msgspec.json.encode(request)))
         calls = [self._write_chunk(chunk, until) for chunk in chunks]
         return [error for errors in await gather_bounded(calls, CALLS_CONCURRENCY) for error in errors]
+
+    async def write_each(
+        self,
+        writes: Sequence[AnyWrite],
+        request: Callable[[AnyWrite], Request],
+        size_bytes: Callable[[AnyWrite], int],
+        until: float,
+    ) -> list[Attempt]:
+        """Send a call for each write, some concurrently, until the deadline. Return the outcomes in order.
+
+        `request` is called in a thread for writes of large values.
+        """
+        yielder = Yielder()
+
+        async def attempt(write: AnyWrite) -> Attempt:
+            await yielder.maybe_yield()
+            if time.monotonic() >= until:
+                return DeadlineExceeded("the deadline passed before the write was sent")
+            try:
+                verb, parameters, outcome = await converted(size_bytes(write), partial(request, write))
+                await self.call(verb, parameters, until, writes=True)
+            except ConditionFailed:
+                return False
+            except TableError as error:
+                return error
+            return outcome
+
+        return await gather_bounded([attempt(write) for write in writes], WRITES_CONCURRENCY)
 
     async def _get_chunk(
         self, keys: Sequence[Item], options: Mapping[str, Any], budget: ReadBudget, until: float
@@ -166,18 +202,3 @@ class TableCalls:
             item = item["DeleteRequest"]["Key"]
         parts = [item[key.name] for key in self._layout.keys]
         return tuple([part["S"] if "S" in part else int(part["N"]) for part in parts])
-
-
-async def each_write(
-    writes: Sequence[AnyWrite], call: Callable[[AnyWrite, float], Coroutine[Any, Any, Result]], until: float
-) -> list[Result | DeadlineExceeded]:
-    """Call a function for each write, for some concurrently, until the deadline. Return the results in order."""
-    yielder = Yielder()
-
-    async def one(write: AnyWrite) -> Result | DeadlineExceeded:
-        await yielder.maybe_yield()
-        if time.monotonic() >= until:
-            return DeadlineExceeded("the deadline passed before the write was sent")
-        return await call(write, until)
-
-    return await gather_bounded([one(write) for write in writes], WRITES_CONCURRENCY)

@@ -24,17 +24,8 @@ from ...core import (
 DRIVER_ERRORS = (exceptions.BotoCoreError, aiohttp.ClientError, OSError, ValueError, KeyError)
 """What the driver raises besides ClientError: ValueError and KeyError mean that the response is not DynamoDB's."""
 
-_THROTTLING_CODES = frozenset(
-    {
-        "LimitExceededException",
-        "ProvisionedThroughputExceededException",
-        "RequestLimitExceeded",
-        "Throttling",
-        "ThrottlingException",
-        "TooManyRequestsException",
-    }
-)
-
+_THROTTLED = ("LimitExceeded", "ProvisionedThroughputExceeded", "RequestLimitExceeded", "Throttling", "TooManyRequests")
+_ACCESS_DENIED = ("AccessDenied", "NotAuthorized", "UnauthorizedOperation")
 _REJECTED = {
     "AWS does not know the access key, or it is disabled": (
         "IncompleteSignature",
@@ -47,9 +38,7 @@ _REJECTED = {
     "the AWS secret key is wrong, or the clock is": ("InvalidSignature", "SignatureDoesNotMatch"),
     "the AWS account is not enabled for DynamoDB in this region": ("OptInRequired", "SubscriptionRequired"),
 }
-"""What the codes without `Exception` mean that no retry changes."""
-
-_ACCESS_DENIED = ("AccessDenied", "NotAuthorized", "UnauthorizedOperation")
+"""What the codes mean that no retry changes. Here and above, codes have no `Exception` at the end."""
 
 _MISCONFIGURED = (
     exceptions.ConfigNotFound,
@@ -83,7 +72,8 @@ class AccessDenied(StoreMisconfigured):
 def from_error_response(error: exceptions.ClientError, verb: str, writes: bool) -> Exception:
     """Return the exception for an error response from DynamoDB, or from the service that issues credentials."""
     code, message = str(error.response["Error"].get("Code")), str(error.response["Error"].get("Message"))
-    if code in _THROTTLING_CODES:
+    name = code.removesuffix("Exception")
+    if name in _THROTTLED:
         return Throttled(f"DynamoDB: {verb}: {code}")
     match code:
         case "ConditionalCheckFailedException":
@@ -100,7 +90,6 @@ def from_error_response(error: exceptions.ClientError, verb: str, writes: bool) 
             return TooLarge("DynamoDB: the item exceeds 400 KB")
         case "ValidationException" | "SerializationException":  # its message may contain values
             return InvalidOperation(f"DynamoDB rejects {verb}: a value, key or option is invalid for this table")
-    name = code.removesuffix("Exception")
     if name in _ACCESS_DENIED:
         return AccessDenied(f"the policy of the AWS identity does not permit {error.operation_name} ({code})")
     for detail, names in _REJECTED.items():
@@ -133,7 +122,16 @@ def from_driver_error(error: Exception, verb: str, writes: bool) -> TableError:
     if isinstance(error, exceptions.EndpointConnectionError):
         never_sent = isinstance(error.kwargs.get("error"), aiohttp.ClientConnectorError)
     unknown: Applied = "unknown" if writes and not never_sent else "no"
-    return StoreUnavailable(f"{_failure(error)} ({verb}: {type(error).__name__})", applied=unknown)
+    detail = "DynamoDB cannot be reached, or the connection broke"
+    if isinstance(error, exceptions.CredentialRetrievalError):
+        detail = "the provider of the AWS credentials cannot be reached, or rejects the request"
+    elif any(isinstance(cause, aiohttp.ClientConnectorDNSError) for cause in _causes(error)):
+        detail = "the host name of DynamoDB cannot be resolved: check `region` and `endpoint_url`"
+    elif isinstance(error, exceptions.ProxyConnectionError):
+        detail = "the proxy of HTTP_PROXY or HTTPS_PROXY cannot be reached"
+    elif isinstance(error, ValueError | KeyError):
+        detail = "the server does not respond like DynamoDB"
+    return StoreUnavailable(f"{detail} ({verb}: {type(error).__name__})", applied=unknown)
 
 
 def _misconfiguration(error: Exception) -> str | None:
@@ -157,18 +155,6 @@ def _misconfiguration(error: Exception) -> str | None:
         if isinstance(cause, FileNotFoundError | PermissionError):
             return f"the file of AWS_CA_BUNDLE cannot be read: {cause.strerror}"
     return None
-
-
-def _failure(error: Exception) -> str:
-    if isinstance(error, exceptions.CredentialRetrievalError):
-        return "the provider of the AWS credentials cannot be reached, or rejects the request"
-    if any(isinstance(cause, aiohttp.ClientConnectorDNSError) for cause in _causes(error)):
-        return "the host name of DynamoDB cannot be resolved: check `region` and `endpoint_url`"
-    if isinstance(error, exceptions.ProxyConnectionError):
-        return "the proxy of HTTP_PROXY or HTTPS_PROXY cannot be reached"
-    if isinstance(error, ValueError | KeyError):
-        return "the server does not respond like DynamoDB"
-    return "DynamoDB cannot be reached, or the connection broke"
 
 
 def _causes(error: object) -> Iterator[BaseException]:

@@ -18,7 +18,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from ...core import (
     NO_DEADLINE,
@@ -56,9 +56,9 @@ from ...core import (
     value_bytes,
     with_etag,
 )
-from .calls import TableCalls, each_write
+from .calls import Attempt, Request, TableCalls
 from .client import Client
-from .errors import ConditionFailed, ResourceInUse
+from .errors import ResourceInUse
 from .items import WRITERS, Item, ItemLayout, converted
 from .scans import PageReader
 from .updates import VersionedItems
@@ -66,14 +66,10 @@ from .updates import VersionedItems
 SINGLE_CALLS_MAX = 4
 """Up to this many puts and deletes are sent as single concurrent calls. More use batch calls."""
 
-
 PART_WRITES_MAX = 1000
 PART_BYTES_MAX = 2**19
 """How many writes, and how many bytes of values and updates, are in progress at a time, because an item takes up to 60
 times the memory of its JSON text. A single larger write is a part of its own."""
-
-Attempt: TypeAlias = Outcome | Literal[False]
-"""The outcome of a write, or False if it is not applied: compare-and-set must apply it."""
 
 _Method: TypeAlias = Callable[[Sequence[Any], float], Coroutine[Any, Any, list[Outcome]]]
 
@@ -158,36 +154,31 @@ class DynamodbStore:
         return [Unsupported("tokens and orders: the table is configured without tokens") for _ in writes]
 
     async def _create(self, puts: Sequence[Any], until: float) -> list[Outcome]:
-        condition = _if_attribute_absent(self._layout.keys[0].name)
-        return await self._finish(puts, await each_write(puts, partial(self._write_if, condition), until), until)
+        return await self._write_if_absent(self._layout.keys[0].name, puts, until)
 
     async def _forget_all(self, deletes: Sequence[Any], until: float) -> list[Outcome]:
-        errors = await self._calls.write_many([self._request(delete)[0] for delete in deletes], until)
+        requests = [{"DeleteRequest": {"Key": self._layout.key_item(delete.key)}} for delete in deletes]
+        errors = await self._calls.write_many(requests, until)
         return [Written(None) if error is None else error for error in errors]
 
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         if len(writes) > SINGLE_CALLS_MAX:
             return await self._finish(writes, await self._replace_many(writes, until), until)
-        condition = _if_attribute_absent(WRITERS) if self._tokens else {}
-        return await self._finish(writes, await each_write(writes, partial(self._write_if, condition), until), until)
+        return await self._write_if_absent(WRITERS if self._tokens else None, writes, until)
+
+    async def _write_if_absent(self, attribute: str | None, writes: Sequence[Any], until: float) -> list[Outcome]:
+        """Send a call for each write, on condition that the item has no such attribute."""
+        condition: dict[str, Any] = {}
+        if attribute is not None:
+            condition["ConditionExpression"] = "attribute_not_exists(#0)"
+            condition["ExpressionAttributeNames"] = {"#0": attribute}
+        attempts = await self._calls.write_each(writes, partial(self._request, condition), size_bytes, until)
+        return await self._finish(writes, attempts, until)
 
     async def _finish(self, writes: Sequence[Any], attempts: Sequence[Attempt], until: float) -> list[Outcome]:
         remaining = [write for write, attempt in zip(writes, attempts, strict=True) if attempt is False]
         outcomes = iter(await self._compare.apply(remaining, until) if remaining else [])
         return [next(outcomes) if attempt is False else attempt for attempt in attempts]
-
-    async def _write_if(self, condition: dict[str, Any], write: Write, until: float) -> Attempt:
-        """Put or delete an item on a condition. The item is that of a new record."""
-        try:
-            request, outcome = await converted(size_bytes(write), partial(self._request, write))
-            [(kind, parameters)] = request.items()
-            verb = "put_item" if kind == "PutRequest" else "delete_item"
-            await self._calls.call(verb, {**parameters, **condition}, until, writes=True)
-        except ConditionFailed:
-            return False
-        except TableError as error:
-            return error
-        return outcome
 
     async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Attempt]:
         """Put or delete items in batch calls. With tokens, first read which records there are and remember writes."""
@@ -206,7 +197,8 @@ class DynamodbStore:
                 attempts.append(False)
             else:
                 try:
-                    requests[index], outcome = await converted(size_bytes(write), partial(self._request, write))
+                    verb, parameters, outcome = await converted(size_bytes(write), partial(self._request, {}, write))
+                    requests[index] = {"PutRequest" if verb == "put_item" else "DeleteRequest": parameters}
                     attempts.append(outcome)
                 except TableError as error:
                     attempts.append(error)
@@ -216,20 +208,17 @@ class DynamodbStore:
                 attempts[index] = failed
         return attempts
 
-    def _request(self, write: Write) -> tuple[Item, Outcome]:
-        """Return the request for a batch call, and the outcome of the write if no record exists.
-
-        Raise a TableError if the write creates no record.
-        """
+    def _request(self, condition: dict[str, Any], write: Write) -> Request:
+        """Return a call that applies a write to an absent record. Raise a TableError if it creates no record."""
         if isinstance(write, Delete):
-            return {"DeleteRequest": {"Key": self._layout.key_item(write.key)}}, Written(None)
+            return "delete_item", {"Key": self._layout.key_item(write.key), **condition}, Written(None)
         version = _new_version()
         decided = transition(None, write, self.spec, now_ms=self._clock(), etag=version)
         if not isinstance(decided, Changed) or decided.stored is None:
             assert isinstance(decided.outcome, TableError)
             raise decided.outcome
         item, etag = self._layout.build_item(write.key, decided.stored, version)
-        return {"PutRequest": {"Item": item}}, with_etag(decided, etag).outcome
+        return "put_item", {"Item": item, **condition}, with_etag(decided, etag).outcome
 
 
 async def _in_parts(apply: _Method, operations: Sequence[Any], until: float) -> list[Outcome]:
@@ -258,7 +247,3 @@ _KNOWN: dict[type, tuple[str, ...]] = {
 
 def _new_version() -> str:
     return secrets.token_hex(8)
-
-
-def _if_attribute_absent(name: str) -> dict[str, Any]:
-    return {"ConditionExpression": "attribute_not_exists(#0)", "ExpressionAttributeNames": {"#0": name}}

@@ -5,8 +5,7 @@ changed since. Unchanged attributes stay as another tool wrote them, including t
 """
 
 from collections.abc import Sequence
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -24,8 +23,7 @@ from ...core import (
     encode_sorted,
     with_etag,
 )
-from .calls import TableCalls, each_write
-from .errors import ConditionFailed
+from .calls import Request, TableCalls
 from .items import (
     DELETED,
     EXPIRES_MS,
@@ -34,7 +32,6 @@ from .items import (
     Attribute,
     Item,
     ItemLayout,
-    converted,
     equal_json,
     etag_of,
     to_attribute_like,
@@ -132,41 +129,33 @@ class VersionedItems:
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read."""
-        return await each_write(replacements, self._replace, until)
 
-    async def _replace(self, replacement: Replacement, until: float) -> Outcome | bool:
-        try:
+        def size_bytes(replacement: Replacement) -> int:
             stored = replacement.changed.stored
-            value = b"" if stored is None else stored.value or b""
-            verb, parameters, etag = await converted(len(value), partial(self._request, replacement))
-            await self._calls.call(verb, parameters, until, writes=True)
-        except ConditionFailed:
-            return False
-        except TableError as error:
-            return error
-        return with_etag(replacement.changed, etag).outcome
+            return 0 if stored is None else len(stored.value or b"")
 
-    def _request(self, replacement: Replacement) -> tuple[str, dict[str, Any], str]:
-        """Return the call that replaces a record, and the record's new etag."""
-        write, stored, current = replacement.write, replacement.changed.stored, replacement.version
-        created = getattr(replacement.changed.outcome, "created", False)
-        updates = isinstance(write, Update) and isinstance(replacement.found.stored, Stored) and not created
-        if updates and stored is not None and (changed := self._changes(replacement, stored)) is not None:
-            return changed
+        return [*await self._calls.write_each(replacements, self._request, size_bytes, until)]
+
+    def _request(self, replacement: Replacement) -> Request:
+        """Return the call that replaces a record. An update writes only changed members if the call can express it."""
+        write, changed, item = replacement.write, replacement.changed, replacement.version
+        before, stored, present = replacement.found.stored, changed.stored, None
+        key, created = {"Key": self._layout.key_item(write.key)}, getattr(changed.outcome, "created", False)
+        if isinstance(write, Update) and isinstance(before, Stored) and stored is not None and not created:
+            if (changes := self._changes(write, before, stored, item)) is not None:
+                parameters, etag = changes
+                return "update_item", key | parameters, with_etag(changed, etag).outcome
+            present = self._layout.members(item)
         placeholders = Placeholders()
-        conditions = unchanged_conditions(placeholders, self._layout, current)
+        conditions = unchanged_conditions(placeholders, self._layout, item)
         parameters = placeholders.parameters([], [], conditions) or {}
         if stored is None:
-            return "delete_item", {"Key": self._layout.key_item(write.key), **parameters}, ""
-        present = self._layout.members(current) if updates else None
-        item, etag = self._layout.build_item(write.key, stored, stored.etag, present)
-        return "put_item", {"Item": item, **parameters}, etag
+            return "delete_item", key | parameters, changed.outcome
+        new_item, etag = self._layout.build_item(write.key, stored, stored.etag, present)
+        return "put_item", {"Item": new_item, **parameters}, with_etag(changed, etag).outcome
 
-    def _changes(self, replacement: Replacement, stored: Stored) -> tuple[str, dict[str, Any], str] | None:
-        """Return the call that writes only changed members, or None if it exceeds a limit for expressions."""
-        present, item, write = replacement.found.stored, cast("Item", replacement.version), replacement.write
-        assert isinstance(write, Update)
-        assert isinstance(present, Stored)
+    def _changes(self, write: Update, present: Stored, stored: Stored, item: Item) -> tuple[dict[str, Any], str] | None:
+        """Return the parameters and the new etag, or None if a limit for expressions is exceeded."""
         assert present.value is not None
         assert stored.value is not None
         before, after = decode(present.value), decode(stored.value)
@@ -191,7 +180,4 @@ class VersionedItems:
         added = after.keys() - before
         conditions += [f"attribute_not_exists({placeholders.name(name)})" for name in wanted if name in added]
         parameters = placeholders.parameters(sets, [placeholders.name(name) for name in removed], conditions)
-        if parameters is None:
-            return None
-        key = {"Key": self._layout.key_item(write.key)}
-        return "update_item", key | parameters, etag_of(stored.etag, encode_sorted(after))
+        return None if parameters is None else (parameters, etag_of(stored.etag, encode_sorted(after)))
