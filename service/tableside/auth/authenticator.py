@@ -36,8 +36,7 @@ _BEARER = re.compile(rb"bearer +([\x21-\x7e]+)", re.IGNORECASE)
 class Unauthenticated(TableError):
     """The request has no valid token, for a `reason` that the response omits.
 
-    `challenge` is the value of the header `WWW-Authenticate`: for the console, a browser prompts for the token as a
-    password.
+    `challenge` is the value of the header `WWW-Authenticate`.
     """
 
     code = "unauthenticated"
@@ -45,8 +44,9 @@ class Unauthenticated(TableError):
     def __init__(self, reason: str, *, console: bool) -> None:
         super().__init__("a valid bearer token is required: Authorization: Bearer <token>")
         self.reason = reason
-        basic = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
-        self.challenge = basic if console else "Bearer"
+        self.challenge = "Bearer"
+        if console:  # A browser then prompts for the token.
+            self.challenge = 'Basic realm="Tableside: the token is the password", charset="UTF-8"'
 
 
 class Auth:
@@ -77,10 +77,8 @@ class Auth:
         self._callers = None if settings is None else callers
         self.required = settings is not None
         issuers = () if settings is None else settings.issuers
-        if issuers != self._issuers:
-            self._change_issuers(issuers)
-
-    def _change_issuers(self, issuers: Sequence[IssuerSettings]) -> None:
+        if issuers == self._issuers:
+            return
         previous = self._sources
         self._issuers, self._sources, self._verifiers = issuers, {}, {}
         for each in issuers:
@@ -108,11 +106,7 @@ class Auth:
                 self._issuers_changed.clear()
 
     def caller_of(self, token: bytes) -> Caller:
-        """Return the token's caller, or `UNRESTRICTED` if no tokens are configured.
-
-        Raise TokenRejected if the token is not valid, KeysMissing if it may be valid but its issuer's keys must be
-        fetched first.
-        """
+        """Return the token's caller, or `UNRESTRICTED` without settings. Raise TokenRejected, or KeysMissing."""
         if self._callers is None:
             return UNRESTRICTED
         # The time of a lookup reveals at most something about a digest, which does not help to guess a token: a client

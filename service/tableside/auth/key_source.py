@@ -69,17 +69,13 @@ class KeySource:
             self._done.set()  # Wake the waiting requests: no fetch follows, but another source may have replaced this.
 
     async def refreshed(self) -> None:
-        """Request a fetch and wait for it.
-
-        Raise StoreUnavailable if the last fetch failed or this one fails, Overloaded if too many requests wait.
-        """
+        """Wait for a fetch. Raise StoreUnavailable if the last or this one fails, Overloaded if too many wait."""
         self._asked.set()
         if self._failures:
             raise self.unavailable()
         if self._waiting >= WAITERS_MAX:
-            raise Overloaded(
-                f"{WAITERS_MAX} requests already wait for keys of this issuer", retry_after_s=FETCH_INTERVAL_MIN_S
-            )
+            detail = f"{WAITERS_MAX} requests already wait for keys of this issuer"
+            raise Overloaded(detail, retry_after_s=FETCH_INTERVAL_MIN_S)
         self._waiting += 1
         try:
             async with asyncio.timeout(WAIT_MAX_S):
@@ -95,17 +91,23 @@ class KeySource:
         try:
             keys = await fetch_keys(self._location)
         except FetchFailed as error:
-            self._on_failed(str(error))
+            why = str(error)
         except Exception:  # a bug must not end the refreshes
             log.exception("the keys of an issuer cannot be fetched")
-            self._on_failed("a fault of the service")
+            why = "a fault of the service"
         else:
             self._fetches["fetched"].inc()
-            self._failures = 0
-            self._succeeded = time.monotonic()
+            self._failures, self._succeeded = 0, time.monotonic()
             if self.keys is None or keys.content != self.keys.content:
                 log.info("fetched the keys of the issuer %s: %d keys can verify tokens", self._issuer, len(keys.keys))
                 self._use(keys)
+            return
+        self._fetches["failed"].inc()
+        self._failures += 1
+        log.warning("the keys of the issuer %s cannot be fetched: %s", self._issuer, why)
+        if self.keys is not None and time.monotonic() - self._succeeded > STALE_MAX_S:
+            log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._issuer)
+            self._use(None)
 
     def unavailable(self) -> StoreUnavailable:
         """Return the error for requests whose token cannot be verified without another fetch."""
@@ -115,14 +117,6 @@ class KeySource:
     def close(self) -> None:
         """Clear the metric of keys, because the issuer is no longer configured."""
         self._gauge.set(math.nan)
-
-    def _on_failed(self, why: str) -> None:
-        self._fetches["failed"].inc()
-        self._failures += 1
-        log.warning("the keys of the issuer %s cannot be fetched: %s", self._issuer, why)
-        if self.keys is not None and time.monotonic() - self._succeeded > STALE_MAX_S:
-            log.error("the keys of the issuer %s are too old: its tokens are 503 until a fetch succeeds", self._issuer)
-            self._use(None)
 
     def _use(self, keys: PublicKeySet | None) -> None:
         self.keys = keys

@@ -96,7 +96,6 @@ FETCH_TIMEOUT_S = 10.0
 
 RESPONSE_BYTES_MAX = 512 * 1024
 TOKEN_FILE_BYTES_MAX = 16 * 1024
-
 DISCOVERY = "/.well-known/openid-configuration"
 
 
@@ -170,10 +169,7 @@ def _keys_url(issuer: str, document: _DiscoveryDocument) -> str:
 
 
 async def _get(url: str, headers: Mapping[str, str], tls: ssl.SSLContext) -> bytes:
-    """Return the body of a response with status 200 that is not compressed and not too long.
-
-    The request goes through the environment's proxy for the URL, which errors name.
-    """
+    """Return the body of a response, through the environment's proxy for the URL, which errors name."""
     proxy = environment_proxy(url)
     through = "" if proxy is None else f", through {proxy}"
     try:

@@ -18,14 +18,11 @@ TablePatterns = Annotated[
 """Patterns of table names: `*` matches any text, `?` one character, `[ab]` one of the characters."""
 
 ISSUERS_MAX = 32
+AUDIENCES_MAX = 16
 RULES_MAX = 100
-"""Maximum number of issuers, and of rules per issuer."""
-
 CLAIMS_MAX = 8
 CLAIM_PATTERNS_MAX = 100
-"""Maximum number of claims in a rule, and of patterns per claim."""
-
-AUDIENCES_MAX = 16
+"""Maximum number of issuers, of audiences and rules per issuer, of claims in a rule, and of patterns per claim."""
 
 Algorithm: TypeAlias = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 """Signature algorithms: asymmetric only. With a shared secret, the service itself could create tokens."""

@@ -36,10 +36,7 @@ class ClaimRules:
         ]
 
     def apply(self, claims: Mapping[str, Any], until: float) -> Caller | None:
-        """Return the union of the permissions of all matching rules, which may be empty.
-
-        Return None if the claims contain no caller's name.
-        """
+        """Return the union of the permissions of all matching rules, or None if the claims contain no caller's name."""
         subject = _found(claims, self._name)
         if not isinstance(subject, str) or not subject:
             return None
@@ -153,11 +150,8 @@ def verify_token(token: bytes, verifiers: "Mapping[str, Sequence[Verifier]]") ->
 
 
 def parse_header(token: bytes) -> tuple[Header, UnverifiedClaims]:
-    """Return the header and the unverified claims. Raise TokenRejected if the token is malformed.
-
-    The token is untrusted input. Its size is checked first, and parsing takes a few microseconds.
-    """
-    if len(token) > TOKEN_BYTES_MAX:
+    """Return the header and the unverified claims of untrusted input. Raise TokenRejected if it is malformed."""
+    if len(token) > TOKEN_BYTES_MAX:  # first, so that parsing takes a few microseconds
         raise TokenRejected("too_long")
     if (match := _COMPACT.fullmatch(token)) is None:
         raise TokenRejected("malformed")
@@ -212,10 +206,9 @@ class Verifier:
 
     def _key(self, header: Header) -> PublicKey:
         """Return the only key that may verify the token. Raise TokenRejected if there are several."""
-        if (keys := self._source.keys) is None:
-            raise KeysMissing(self._source)
-        named = [key for key in keys.keys if header.kid in (None, key.kid)]
-        if header.kid is not None and not named:
+        keys = self._source.keys
+        named = [] if keys is None else [key for key in keys.keys if header.kid in (None, key.kid)]
+        if keys is None or (header.kid is not None and not named):
             raise KeysMissing(self._source)
         fitting = [key for key in named if header.alg in key.algorithms]
         if len(fitting) != 1:

@@ -48,10 +48,7 @@ CERTIFICATE_CHECK_TICKS = 50
 
 
 class ListenAddress(msgspec.Struct, frozen=True):
-    """The address to listen on, and the port of a second listener for probes and metrics, without TLS.
-
-    `pages` are the paths of HTML pages. Their addresses are logged at start.
-    """
+    """The address to listen on, the port for probes and metrics without TLS, and the HTML pages to log at start."""
 
     host: str
     port: int
@@ -178,10 +175,7 @@ class Server(uvicorn.Server):
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a bound socket for each address of a host, which worker processes inherit.
-
-    Exit the process with one line in the log if the port is in use, or the host has another fault.
-    """
+    """Return a bound socket for each address of a host, which worker processes inherit. Exit if there is a fault."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [bound_socket(family, address) for family, address in dict.fromkeys((one[0], one[4]) for one in found)]
@@ -204,16 +198,13 @@ def bound_socket(family: int, address: Any, *, shared: bool = False) -> socket.s
 
 
 def probes_only(app: ASGIApp) -> ASGIApp:
-    """Return an application that serves the probes and metrics of `app`, and no other path.
-
-    Their clients need no certificate.
-    """
+    """Return an application that serves the probes and metrics of `app`, whose clients need no certificate."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         if scope["path"] in PROBES:
             await app(scope, receive, send)
-            return
-        error = problems.NotFound("this port serves only probes and metrics")
-        await problem_response(error)(scope, receive, send)
+        else:
+            error = problems.NotFound("this port serves only probes and metrics")
+            await problem_response(error)(scope, receive, send)
 
     return serve

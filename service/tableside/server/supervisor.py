@@ -55,7 +55,15 @@ class Supervisor:
                         self._signal_workers(signal.SIGHUP)
                     if not self._replace_dead_workers():
                         return STARTUP_FAILURE
-                return self._stop_workers(self._stopping_since + self._config.limits.shutdown_s)
+                self._signal_workers(signal.SIGTERM)
+                for listener in (*self._sockets, *self._probes):
+                    listener.close()
+                kill_at = self._stopping_since + self._config.limits.shutdown_s
+                for worker in self._workers:
+                    worker.join(max(0.0, kill_at - time.monotonic()))
+                    if worker.exitcode is None:
+                        log.error("worker %s did not end in time", worker.pid)
+                return int(any(worker.exitcode not in (0, _ENDED_DURING_STARTUP) for worker in self._workers))
             finally:
                 for worker in self._workers:
                     worker.kill()
@@ -86,17 +94,6 @@ class Supervisor:
                 self._workers[index] = self._start_worker()
         return True
 
-    def _stop_workers(self, kill_at: float) -> int:
-        """Shut every worker down, and kill workers that take too long."""
-        self._signal_workers(signal.SIGTERM)
-        for listener in (*self._sockets, *self._probes):
-            listener.close()
-        for worker in self._workers:
-            worker.join(max(0.0, kill_at - time.monotonic()))
-            if worker.exitcode is None:
-                log.error("worker %s did not end in time", worker.pid)
-        return int(any(worker.exitcode not in (0, _ENDED_DURING_STARTUP) for worker in self._workers))
-
 
 class _WorkerServer(Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -116,7 +113,4 @@ def _work(config: ServerConfig, sockets: list[socket.socket], probes: list[socke
 
 
 _EACH_LISTENS = sys.platform == "linux"
-"""Whether each worker has its own listening socket. Linux then distributes the connections among the workers.
-
-On a common socket, the first worker that wakes up accepts all connections of a client.
-"""
+"""Whether each worker has a listening socket. On a common one, the first that wakes up accepts all connections."""

@@ -37,10 +37,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
         return f"{type(self).__name__}({self.certificate})"
 
     def load(self) -> ssl.SSLContext:
-        """Return a context with the current contents of the files.
-
-        Raise TlsError if a file is missing or invalid, or if the key does not match the certificate.
-        """
+        """Return a context with the current contents of the files. Raise TlsError if they cannot be used."""
         for file in self._files():
             if not os.access(file, os.R_OK):
                 raise TlsError(f"{file} is not a readable file")

@@ -29,10 +29,7 @@ TRUSTED_LOGGERS = (*OWN_PACKAGES, "uvicorn")
 """Loggers whose messages contain no data of tables. They log from the configured level on."""
 
 REQUEST_LOGGER, AUDIT_LOGGER = "tableside.requests", "tableside.audit"
-"""The loggers of requests and of the audit. Their lines are limited by event, and not at all at level info.
-
-`level` does not apply to the audit.
-"""
+"""The loggers of requests and of the audit. Their lines are limited by event, and not at all at level info."""
 
 LINES_PER_S_MAX = 20
 """The limit on the lines from one place in the source. Callers cannot evade it, because content does not count."""
@@ -67,7 +64,22 @@ def configure(
 ) -> None:
     """Configure logging. May be called again with other settings. `stream` defaults to standard output."""
     lines = _LineHandler(stream or sys.stdout, monotonic)
-    lines.setFormatter(_formatter(settings, colours=lines.stream.isatty()))
+    render: Any = structlog.processors.JSONRenderer(default=lambda value: type(value).__qualname__)
+    if settings.format == "console":
+        colours = lines.stream.isatty()
+        render = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
+    formatter = structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=[
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            structlog.stdlib.add_log_level,
+            structlog.stdlib.add_logger_name,
+            _complete,
+        ],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
+        use_get_message=False,
+        pass_foreign_args=True,
+    )
+    lines.setFormatter(formatter)
     level = logging.getLevelNamesMapping()[settings.level.upper()]
     root = logging.getLogger()
     for handler in root.handlers:
@@ -77,7 +89,7 @@ def configure(
     root.setLevel(max(level, logging.WARNING))
     for name in TRUSTED_LOGGERS:
         logging.getLogger(name).setLevel(level)
-    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)
+    logging.getLogger(AUDIT_LOGGER).setLevel(logging.INFO)  # at any `level`
     logging.captureWarnings(True)
     _log_unhandled_exceptions()
 
@@ -130,23 +142,6 @@ def _internal_record(level: int, text: str, created: float, **fields: object) ->
     return logging.makeLogRecord({**said, "msg": text, **fields})
 
 
-def _formatter(settings: LogSettings, *, colours: bool) -> logging.Formatter:
-    render: Any = structlog.processors.JSONRenderer(default=lambda value: type(value).__qualname__)
-    if settings.format == "console":
-        render = structlog.dev.ConsoleRenderer(colors=colours, exception_formatter=structlog.dev.plain_traceback)
-    return structlog.stdlib.ProcessorFormatter(
-        foreign_pre_chain=[
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            structlog.stdlib.add_log_level,
-            structlog.stdlib.add_logger_name,
-            _complete,
-        ],
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, render],
-        use_get_message=False,
-        pass_foreign_args=True,
-    )
-
-
 def _complete(logger: object, method: str, line: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Set the event. Add the extra fields of Tableside's own records, the current span, and the exception."""
     record: logging.LogRecord = line["_record"]
@@ -155,7 +150,10 @@ def _complete(logger: object, method: str, line: MutableMapping[str, Any]) -> Mu
     for name in ("event", "exc_info", "stack_info"):  # The event is added again after the time, level and logger.
         line.pop(name, None)
     if family in TRUSTED_LOGGERS:
-        line["event"] = strip_messages(_text(record.msg, arguments))[:EVENT_CHARACTERS_MAX]
+        if isinstance(arguments, tuple):  # Foreign exceptions among these are reduced to their type.
+            arguments = tuple(redacted_summary(one) if isinstance(one, BaseException) else one for one in arguments)
+        text = str(record.msg) % arguments if arguments else str(record.msg)
+        line["event"] = strip_messages(text)[:EVENT_CHARACTERS_MAX]
     else:
         line["event"] = _constant_text(record, arguments)[:EVENT_CHARACTERS_MAX]
         line["source"] = _place(record.pathname, record.lineno)
@@ -169,13 +167,6 @@ def _complete(logger: object, method: str, line: MutableMapping[str, Any]) -> Mu
     if record.exc_info and record.exc_info[1] is not None:
         line["exception"] = "\n".join(_traceback(record.exc_info[1], CHAIN_MAX))
     return line
-
-
-def _text(template: object, arguments: Any) -> str:
-    """Return a message with its arguments. Foreign exceptions among these are reduced to their type."""
-    if isinstance(arguments, tuple):
-        arguments = tuple(redacted_summary(value) if isinstance(value, BaseException) else value for value in arguments)
-    return str(template) % arguments if arguments else str(template)
 
 
 def _constant_text(record: logging.LogRecord, arguments: Any) -> str:
@@ -204,12 +195,11 @@ def _log_unhandled_exceptions() -> None:
         if arguments.exc_value is not None and not isinstance(arguments.exc_value, SystemExit):
             log.error("an unhandled exception ends a thread", exc_info=arguments.exc_value)
 
-    def in_finalizer(arguments: Any) -> None:
-        log.error("an unhandled exception in a finalizer", exc_info=arguments.exc_value)
-
     sys.excepthook = in_process
     threading.excepthook = in_thread
-    sys.unraisablehook = in_finalizer
+    sys.unraisablehook = lambda arguments: log.error(
+        "an unhandled exception in a finalizer", exc_info=arguments.exc_value
+    )
 
 
 def redacted_summary(error: BaseException) -> str:

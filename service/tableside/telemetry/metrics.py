@@ -1,12 +1,12 @@
 """The service's metrics in Prometheus text format: of one process, or of all workers of a replica combined.
 
 Counters and histograms are plain numbers that are flushed to prometheus_client. The library's own classes take a lock
-and, with several workers, write to a file for every number of an observation. That costs several times the observation
-itself. One thread counts, and another may flush: counts only grow and are never reset.
+and, with several workers, write to a file for every number of an observation. One thread counts, and another may flush:
+counts only grow and are never reset.
 
 Workers write their counts to files in a shared directory (`PROMETHEUS_MULTIPROC_DIR`, set before they start). The
-worker that is scraped adds them up. A process writes its counts and sets its gauges at every scrape. Workers
-also do so every second and when they exit.
+worker that is scraped adds them up. A process writes its counts and sets its gauges at every scrape. Workers also do so
+every second and when they exit.
 """
 
 import asyncio
@@ -33,9 +33,7 @@ class Counter(prometheus_client.Counter):
 
     def _metric_init(self) -> None:
         super()._metric_init()
-        self._before = self._value.get()  # of a previous worker with the same number, if its file still exists
-        self._counted: float = 0
-        self._flushed: float = 0
+        self._counted = self._flushed = self._value.get()  # of an earlier worker of this number, if its file exists
 
     def inc(self, amount: float = 1) -> None:  # type: ignore[override]  # exemplars are not supported
         """Increase the counter."""
@@ -50,7 +48,7 @@ class Counter(prometheus_client.Counter):
         """Pass the count to the library."""
         if (counted := self._counted) != self._flushed:
             self._flushed = counted
-            self._value.set(self._before + counted)
+            self._value.set(counted)
 
 
 class Histogram(prometheus_client.Histogram):
@@ -58,9 +56,8 @@ class Histogram(prometheus_client.Histogram):
 
     def _metric_init(self) -> None:
         super()._metric_init()
-        self._before = [self._sum.get(), *(bucket.get() for bucket in self._buckets)]
-        self._total = 0.0
-        self._counts = [0] * len(self._buckets)
+        self._total = self._sum.get()
+        self._counts = [bucket.get() for bucket in self._buckets]
         self._flushed = [*self._counts]
 
     def observe(self, amount: float) -> None:  # type: ignore[override]  # exemplars are not supported
@@ -78,13 +75,10 @@ class Histogram(prometheus_client.Histogram):
         if self._counts == self._flushed:
             return
         counts = [*self._counts]
-        before, *buckets_before = self._before
-        self._sum.set(before + self._total)
-        for bucket, bucket_before, count, flushed in zip(
-            self._buckets, buckets_before, counts, self._flushed, strict=True
-        ):
+        self._sum.set(self._total)
+        for bucket, count, flushed in zip(self._buckets, counts, self._flushed, strict=True):
             if count != flushed:
-                bucket.set(bucket_before + count)
+                bucket.set(count)
         self._flushed = counts
 
 

@@ -68,8 +68,7 @@ class RocksdbBackend:
     async def open(cls, settings: RocksdbSettings, clock: Clock = now_ms) -> "RocksdbBackend":
         """Open the database and create it if it is absent.
 
-        Raise InvalidOperation if its directory cannot be created or read, StoreUnavailable if another process has it
-        open.
+        Raise InvalidOperation if its directory cannot be used, StoreUnavailable if another process has it open.
         """
         try:
             Path(settings.path).mkdir(parents=True, exist_ok=True)  # noqa: ASYNC240  # once, before anything runs

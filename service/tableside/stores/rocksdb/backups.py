@@ -27,7 +27,6 @@ OPEN_PAUSE_S = 0.1
 """How long, and at which intervals, opening is repeated while the service replaces files."""
 
 BATCH_BYTES = 2**20
-
 NAME = "%Y%m%dT%H%M%SZ"
 INVENTORY_FILE = "inventory.json"
 """The last file of a backup. A directory without it is not a backup."""
@@ -134,10 +133,7 @@ def _open(path: Path, settings: RocksdbSettings, access: AccessType) -> Rdict:
 
 @contextmanager
 def _new_directory(path: Path) -> Iterator[Path]:
-    """Yield the path of a directory to create, which is renamed to `path` at the end. An error removes it.
-
-    Raise InvalidOperation if `path` has files, or if another process copies to the same folder.
-    """
+    """Yield the path of a directory to create, which is renamed to `path` at the end. An error removes it."""
     unfinished = path.with_name(UNFINISHED)
     path.parent.mkdir(parents=True, exist_ok=True)
     with _locked(path.parent):

@@ -10,15 +10,15 @@ import contextlib
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar, cast
 
 from rocksdict import Rdict, RdictIter, WriteBatch, WriteOptions
 
-from ...core import Clock, Disk, Outcome, Range, StoreUnavailable, TableSpec
-from .group_commit import GroupCommit, Work
+from ...core import Clock, Disk, Range, StoreUnavailable, TableSpec
+from .group_commit import GroupCommit
 
 log = logging.getLogger(__name__)
 
@@ -83,12 +83,10 @@ class Database:
         self._readers = ThreadPoolExecutor(2, "tableside-reader")
         self._scan_turn = asyncio.Lock()
         self._writes = GroupCommit(handle.recover, handle.sync)
+        self.run_write = self._writes.run
 
     def keys_per_read(self, bytes_left: int, read: int, read_bytes: int) -> int:
-        """Return how many records the next call should read so that they have at most `bytes_left`, at least one.
-
-        Before it, `read` records with `read_bytes` were read.
-        """
+        """Return how many records the next call reads for at most `bytes_left`, after `read` ones with `read_bytes`."""
         if self.swept is None:
             return KEYS_PER_READ_UNKNOWN if read_bytes < SMALL_BYTES_MAX * read else 1
         return max(1, bytes_left // (max(self._written.bytes_max, self.swept.bytes_max) + 1))
@@ -102,10 +100,7 @@ class Database:
         return f"{self.next_versions(1)[0]:016x}"
 
     def next_versions(self, count: int) -> range:
-        """Return versions that no record of this database has had. They exceed those of earlier runs.
-
-        Only the writer thread may call this.
-        """
+        """Return versions that no record has had, also in earlier runs. Only the writer thread may call this."""
         first = max(self._version_max + 1, time.time_ns())
         self._version_max = first + count - 1
         return range(first, first + count)
@@ -115,10 +110,7 @@ class Database:
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
     def items(self, key_range: Range, count_max: int, bytes_max: int) -> tuple[list[Item], bool]:
-        """Return the first keys and values of a range in order, and whether the range has more.
-
-        They are at most `count_max`, and end with the value that exceeds `bytes_max`.
-        """
+        """Return the first `count_max` items of a range, or as many as exceed `bytes_max`, and whether it has more."""
         found, size_bytes, high = list[Item](), 0, key_range.high
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.
         for item in entries(self._handle.current, key_range.low):
@@ -139,14 +131,6 @@ class Database:
         async with self._scan_turn:
             return await self.run_read(turn)
 
-    async def run_write(self, work: Work, *, durable: bool = True) -> Sequence[Outcome]:
-        """Run work on the writer thread, for one turn, and return its outcomes when its writes are durable.
-
-        No other write runs between the reads and writes of one turn. Writes that need not be `durable` become so with
-        the next ones that are.
-        """
-        return await self._writes.run(work, durable=durable)
-
     def search(self) -> "KeySearch":
         """Return a search for keys."""
         return KeySearch(self._handle.current)
@@ -164,9 +148,8 @@ class Database:
     def disk(self) -> Disk:
         """Return the sizes of the table files and of their file system. RocksDB has its numbers in memory."""
         database = self._handle.current
-        used, pending, stopped, delayed_rate = (
-            cast("int", database.property_int_value(name)) for name in _DISK_PROPERTIES
-        )
+        values = map(database.property_int_value, _DISK_PROPERTIES)
+        used, pending, stopped, delayed_rate = (cast("int", value) for value in values)
         system = shutil.disk_usage(database.path())
         return Disk(used, pending, system.free, system.total, stopped + delayed_rate > 0)
 
@@ -193,11 +176,8 @@ class KeySearch:
         self._forward.seek(low)
         return _key_at(self._forward)
 
-    def last(self, high: bytes | None) -> bytes | None:
-        """Return the last key before `high`, or of all keys if it is None. Return None if there is no such key."""
-        if high is None:
-            self._backward.seek_to_last()
-            return _key_at(self._backward)
+    def last(self, high: bytes) -> bytes | None:
+        """Return the last key before `high`, or None if there is none."""
         self._backward.seek_for_prev(high)
         if _key_at(self._backward) == high:
             self._backward.prev()

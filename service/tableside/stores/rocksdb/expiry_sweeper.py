@@ -40,21 +40,18 @@ class ExpirySweeper:
     async def _sweep_forever(self, every_s: float) -> None:
         while True:
             await asyncio.sleep(every_s)
+            position: bytes | None = FIRST_RECORD
+            contents = Contents()
             try:
-                await self._sweep()
+                while position is not None:
+                    started = time.perf_counter()
+                    expired, position = await self._database.run_scan(partial(self._expired_keys, position, contents))
+                    if expired:
+                        await self._database.run_write(partial(self._delete_expired, expired))
+                    await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
+                self._database.swept = contents
             except Exception:
                 log.exception("removing expired records failed; the next sweep retries")
-
-    async def _sweep(self) -> None:
-        position: bytes | None = FIRST_RECORD
-        contents = Contents()
-        while position is not None:
-            started = time.perf_counter()
-            expired, position = await self._database.run_scan(partial(self._expired_keys, position, contents))
-            if expired:
-                await self._database.run_write(partial(self._delete_expired, expired))
-            await asyncio.sleep(SWEEP_PAUSE * (time.perf_counter() - started))
-        self._database.swept = contents
 
     def _expired_keys(self, low: bytes, contents: Contents) -> tuple[list[bytes], bytes | None]:
         """Return the expired keys among the next ones, and the next position, or None at the end."""

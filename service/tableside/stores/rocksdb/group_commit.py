@@ -66,10 +66,10 @@ class GroupCommit:
         self._thread = ThreadPoolExecutor(1, "tableside-writer")
         self._drain_task: asyncio.Task[None] | None = None
 
-    async def run(self, work: Work, *, durable: bool) -> Sequence[Outcome]:
+    async def run(self, work: Work, *, durable: bool = True) -> Sequence[Outcome]:
         """Run the work and return its outcomes once it is durable. Cancelling the caller does not stop the work.
 
-        Work that is not `durable` becomes so with the next work that is.
+        Work that need not be `durable` becomes so with the next work that is.
         """
         future: asyncio.Future[Sequence[Outcome]] = asyncio.get_running_loop().create_future()
         self._pending.append((work, durable, future))

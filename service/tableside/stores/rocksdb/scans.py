@@ -10,7 +10,7 @@ from functools import partial
 from os.path import commonprefix
 from typing import TypeAlias
 
-from ...core import Page, PageBuilder, Range, Record, Scan, TableError, TableSpec, even_splits, prefix_end, scan_range
+from ...core import Page, PageBuilder, Range, Record, Scan, TableError, TableSpec, even_splits, scan_range
 from .database import Database, KeySearch
 from .records import read_all
 
@@ -38,7 +38,7 @@ class Scanner:
     def __init__(self, database: Database, spec: TableSpec, prefix: bytes) -> None:
         self._database = database
         self._spec = spec
-        self._prefix = prefix
+        self._prefix, self._end = prefix, prefix[:-1] + b"\1"
         self._in_table = slice(len(prefix), None)
 
     async def page(self, scan: Scan) -> Page:
@@ -52,15 +52,25 @@ class Scanner:
         return Page(page.records, None)
 
     async def splits(self, count_max: int) -> list[bytes]:
-        """Divide the table into parts of similar size."""
-        pieces = await self._pieces(count_max * PIECES_PER_SPLIT)
+        """Divide the table into parts of similar size.
+
+        Halve every piece of its keys that has several, until there are enough pieces or `SPLITS_S` have passed.
+        """
+        pieces, halved = await self._database.run_scan(self._whole), True
+        until = time.perf_counter() + SPLITS_S
+        while halved and len(pieces) < count_max * PIECES_PER_SPLIT and time.perf_counter() < until:
+            halves: list[Piece] = []
+            rest = iter(pieces)
+            while some := await self._database.run_scan(partial(self._halve, rest, until)):
+                halves += some
+            halved, pieces = len(halves) > len(pieces), halves
         return even_splits([first[self._in_table] for first, _ in pieces], count_max)
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
         count_max = min(KEYS_PER_TURN_MAX, page.room + (SKIPPED_PER_TURN if page.skipped else 0))
         bytes_max = min(BYTES_PER_TURN_MAX, page.bytes_left)
-        high = prefix_end(self._prefix) if key_range.high is None else self._prefix + key_range.high
+        high = self._end if key_range.high is None else self._prefix + key_range.high
         items, more = self._database.items(Range(self._prefix + key_range.low, high), count_max, bytes_max)
         names, raws = [name[self._in_table] for name, _ in items], [raw for _, raw in items]
         keys, results = self._spec.key.decode_all(names), read_all(raws, self._database.now_ms())
@@ -76,24 +86,9 @@ class Scanner:
                     page.skip()
         return names[-1] if more else None
 
-    async def _pieces(self, count_max: int) -> list[Piece]:
-        """Divide the table's keys: halve every piece that has several, until there are `count_max` pieces.
-
-        End after `SPLITS_S` with fewer.
-        """
-        pieces, halved = await self._database.run_scan(self._whole), True
-        until = time.perf_counter() + SPLITS_S
-        while halved and len(pieces) < count_max and time.perf_counter() < until:
-            halves: list[Piece] = []
-            rest = iter(pieces)
-            while some := await self._database.run_scan(partial(self._halve, rest, until)):
-                halves += some
-            halved, pieces = len(halves) > len(pieces), halves
-        return pieces
-
     def _whole(self) -> list[Piece]:
         search = self._database.search()
-        first, last = search.first(self._prefix), search.last(prefix_end(self._prefix))
+        first, last = search.first(self._prefix), search.last(self._end)
         return [] if first is None or last is None or first > last else [(first, last)]
 
     def _halve(self, pieces: Iterator[Piece], until: float) -> list[Piece]:
@@ -113,14 +108,10 @@ def _halves(piece: Piece, search: KeySearch) -> list[Piece]:
     first, last = piece
     if first == last:
         return [piece]
-    middle = min(search.first(_midpoint(first, last)) or last, last)
+    # Half-way between them are the common prefix, and the mean of the next eight bytes as numbers.
+    common = commonprefix((first, last)) or b""  # noqa: RUF071  # they are no paths
+    low, high = (int.from_bytes(key[len(common) :][:8].ljust(8, b"\0"), "big") for key in (first, last))
+    middle = min(search.first(common + ((low + high + 1) // 2).to_bytes(8, "big")) or last, last)
     if middle <= first:
         return [piece]
     return [(first, max(first, search.last(middle) or first)), (middle, last)]
-
-
-def _midpoint(first: bytes, last: bytes) -> bytes:
-    """Return bytes half-way between two keys: the common prefix, and the mean of the next eight bytes as numbers."""
-    common = commonprefix((first, last)) or b""  # noqa: RUF071  # they are no paths
-    low, high = (int.from_bytes(key[len(common) :][:8].ljust(8, b"\0"), "big") for key in (first, last))
-    return common + ((low + high + 1) // 2).to_bytes(8, "big")

@@ -1,14 +1,13 @@
 """The RocksDB store: one table's operations.
 
-A batch of gets uses one reader thread at a time, because two gain nothing: both need the interpreter between their
-reads.
+A batch of gets uses one reader thread at a time, because two gain nothing: both need the interpreter between reads.
 """
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
 
 from rocksdict import WriteBatch
 
@@ -44,8 +43,6 @@ from .scans import Scanner
 from .writes import RecordWriter
 
 log = logging.getLogger(__name__)
-
-Result = TypeVar("Result")
 
 INLINE_KEYS_MAX = 16
 """Reads of up to this many keys run on the event loop: they take less time than switching to a thread and back."""
@@ -134,15 +131,17 @@ class RocksdbStore:
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page in the order of keys."""
-        return await self._scanned(self._scanner.page(scan))
+        with self._translated():
+            return await self._scanner.page(scan)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Divide the table into parts of similar size."""
-        return await self._scanned(self._scanner.splits(count_max))
+        with self._translated():
+            return await self._scanner.splits(count_max)
 
     async def drop(self) -> None:
         """Delete all keys of the table, and the types of its key. The row cache rules out a deletion of a range."""
-        try:
+        with self._translated(writes=True):
             rest = Range(self._prefix, self._prefix_end)
             while not rest.empty:
                 items, more = await self._database.run_scan(partial(self._database.items, rest, *DROPPED_PER_STEP_MAX))
@@ -150,10 +149,6 @@ class RocksdbStore:
                 await self._database.run_write(partial(self._delete, keys), durable=False)
                 rest = Range(keys[-1] + b"\0" if more else self._prefix_end, self._prefix_end)
             await self._database.run_write(partial(self._delete, [key_types_key(self.spec)]))
-        except TableError:
-            raise
-        except Exception as error:
-            raise self._failure(error, writes=True) from error
 
     def _delete(self, keys: Sequence[bytes], turn: Turn) -> list[Outcome]:
         batch = WriteBatch(raw_mode=True)
@@ -163,13 +158,14 @@ class RocksdbStore:
         self._database.write(batch)
         return []
 
-    async def _scanned(self, work: Awaitable[Result]) -> Result:
+    @contextmanager
+    def _translated(self, *, writes: bool = False) -> Iterator[None]:
         try:
-            return await work
+            yield
         except TableError:
             raise
         except Exception as error:
-            raise self._failure(error) from error
+            raise self._failure(error, writes=writes) from error
 
     def _failure(self, error: Exception, *, writes: bool = False) -> TableError:
         """Return the outcome for an error of the driver, whose text may contain paths: only the log has it."""
