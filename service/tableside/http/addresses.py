@@ -1,9 +1,8 @@
 """The names in `Host` that the service accepts, the prefix of its paths, and the addresses of clients behind proxies.
 
-The validation of `Host` protects against DNS rebinding.
-A browser lets a page read responses from the page's own host, even if the host's name now resolves to another machine.
-If the owner of a page points its name at this service, the page's requests have that name in `Host`. An IP address or
-`localhost` cannot be the host of such a page. Names without a dot cannot be registered and are also safe.
+The validation of `Host` protects against DNS rebinding: a page may read responses from its own host, even if the owner
+of the name now points it at this service. The page's requests then have that name in `Host`. An IP address, `localhost`
+or a name without a dot, which cannot be registered, is never the host of such a page.
 """
 
 import re
@@ -62,12 +61,10 @@ def _pattern(name: str) -> str:
 
 
 class PathPrefix:
-    """The prefix of the service's paths behind a reverse proxy: `root_path`, or `X-Forwarded-Prefix`.
+    """The prefix of the service's paths behind a reverse proxy: `X-Forwarded-Prefix` of the `proxies`, or `root_path`.
 
-    It removes the prefix from paths, and sets the `root_path` of requests, which links in responses begin with.
-
-    The prefix is `X-Forwarded-Prefix` if one of the `proxies` sends it, else `root_path`. A path without the prefix is
-    valid too: some proxies remove it, and probes do not have it.
+    It is removed from paths, and becomes the `root_path` of requests, which links in responses begin with. A path
+    without it is valid too: some proxies remove it, and probes do not have it.
     """
 
     def __init__(self, root_path: str, proxies: Iterable[IPv4Network | IPv6Network]) -> None:

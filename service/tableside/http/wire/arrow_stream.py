@@ -20,6 +20,9 @@ from .operation_members import display_name
 LIST_ITEMS_MAX = 100_000
 """The maximum number of items of all lists in a stream."""
 
+KEY_PARTS_MAX = 8
+"""The maximum number of fields of a struct of key parts. A table has no more."""
+
 
 def read(
     body: bytes, bytes_max: int, operations_max: int, reserve: Callable[[int], None] = lambda size_bytes: None
@@ -66,10 +69,16 @@ def check_types(schema: pa.Schema) -> None:
     if len(set(schema.names)) != len(schema.names):
         raise MalformedRequest("a column occurs twice")
     for field in schema:
-        if field.name not in _TYPES and field.name not in _CHECKS:
+        kind, allowed = field.type, _TYPES.get(field.name)
+        if allowed is None:
             raise MalformedRequest(f"a batch has no column {display_name(field.name)}")
-        check = _CHECKS.get(field.name)
-        if not (check(field.type) if check else _plain(field.type) in _TYPES[field.name]):
+        if field.name == "partitions":
+            valid = _is_list(kind) and kind.value_type in allowed
+        elif field.name == "key" and pa.types.is_struct(kind):
+            valid = kind.num_fields <= KEY_PARTS_MAX and all(_plain(part.type) in allowed for part in kind)
+        else:
+            valid = _plain(kind) in allowed
+        if not valid:
             raise MalformedRequest(f"column {field.name!r} has the wrong type")
 
 
@@ -102,22 +111,12 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-KEY_PARTS_MAX = 8
-"""The maximum number of fields of a struct of key parts. A table has no more."""
-
-
-def _is_key(kind: pa.DataType) -> bool:
-    parts = [field.type for field in kind] if pa.types.is_struct(kind) else [kind]
-    return len(parts) <= KEY_PARTS_MAX and all(_plain(part) in _PARTS for part in parts)
-
-
 _VIEWS = frozenset({pa.string_view(), pa.binary_view()})
 _TEXTS = frozenset({pa.utf8(), pa.large_utf8(), pa.string_view()})
 _DOCUMENTS = _TEXTS | {pa.binary(), pa.large_binary(), pa.binary_view()}
 _INTEGERS = frozenset(
     {pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()}
 )
-_PARTS = _TEXTS | _INTEGERS
 
 _KINDS = {
     "utf8": _TEXTS,
@@ -127,6 +126,8 @@ _KINDS = {
 }
 
 _TYPES = {
+    "key": _TEXTS | _INTEGERS,
+    "partitions": _INTEGERS,
     "op": _TEXTS,
     "value": _DOCUMENTS,
     "update": _DOCUMENTS,
@@ -135,13 +136,7 @@ _TYPES = {
     "writer": _TEXTS,
     **{member.name: _KINDS[member.column] for member in MEMBERS if member.column},
 }
-"""The types of a column, which may also be those of a dictionary."""
-
-_CHECKS: dict[str, Callable[[pa.DataType], bool]] = {
-    "key": _is_key,
-    "partitions": lambda kind: _is_list(kind) and kind.value_type in _INTEGERS,
-}
-
+"""The types of a column, or of the items of its lists or structs. Outside of lists, dictionaries may have them too."""
 
 MESSAGES_MAX = 1000
 """The maximum number of messages of a stream. Each takes some microseconds to read, even without rows."""

@@ -7,7 +7,7 @@ A row whose members are certainly valid is decoded with its column. Any other ro
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set as AbstractSet
 from functools import partial
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
 import msgspec
 import orjson
@@ -17,6 +17,7 @@ from ...core.operations import Key
 from ...core.updates import packed
 from . import operation_members
 from .members import KINDS, MEMBERS, Member, conflict
+from .operation_members import Members
 from .projections import Fields, fields_of
 
 _FIELDS = {"update": "changes"} | {member.name: member.field for member in MEMBERS if member.field}
@@ -26,9 +27,6 @@ _TEXTS = frozenset({bytes, str})
 
 _NEEDED = {"put": "value", "update": "update"}
 """The member that an operation must have besides the key."""
-
-DecodeRow: TypeAlias = Callable[[int], operation_members.Members]
-"""Returns all members of one row, as in JSON. Raises a TableError if it is invalid."""
 
 
 class DecodedBatch(msgspec.Struct, frozen=True):
@@ -98,11 +96,11 @@ class OperationColumns:
         return operation_members.NAMES[op] & {"key", *self._decoders}
 
     def decode(
-        self, op: str, members: Mapping[str, list[Any]], row: DecodeRow, doubtful: Iterable[int] = ()
+        self, op: str, members: Mapping[str, list[Any]], row: Callable[[int], Members], doubtful: Iterable[int]
     ) -> DecodedBatch:
         """Decode rows with the same operation from the cells of known members. A cell is None if the row lacks it.
 
-        The rows that are `doubtful` are decoded alone, from all members in `row`.
+        The rows that are `doubtful` are decoded alone: `row` returns all members of a row, or raises a TableError.
         """
         count, kind = len(members["key"]), KINDS[op]
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
