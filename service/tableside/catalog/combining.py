@@ -103,21 +103,18 @@ class _Run:
         if len(self.positions) >= COMBINED_OPERATIONS_MAX:
             return False
         if isinstance(operation, Put | Update) and isinstance(first, Put | Update):
-            fits = folding and _plain(first) and _plain(operation) and self._may_fold(operation, key_names)
-        else:
-            fits = isinstance(operation, Get)
-        if fits:
-            self.positions.append(position)
-        return fits
-
-    def _may_fold(self, write: Put | Update, key_names: frozenset[str]) -> bool:
-        """Return whether a write may follow the first. A put that another put replaces costs nothing."""
-        if isinstance(write, Put):
-            return True
-        self._bytes += size_bytes(write)
-        updates = [one for one in (self._first, write) if isinstance(one, Update)]
-        touches = key_names and any(not key_names.isdisjoint(touched_members(one.changes)) for one in updates)
-        return not touches and self._bytes <= COMBINED_BYTES_MAX
+            if not (folding and _plain(first) and _plain(operation)):
+                return False
+        elif not isinstance(operation, Get):
+            return False
+        if isinstance(operation, Update) and isinstance(first, Update):  # a put that another put replaces costs nothing
+            self._bytes += size_bytes(operation)
+            changes = (first.changes, operation.changes) if key_names else ()
+            touches = any(not key_names.isdisjoint(touched_members(each)) for each in changes)
+            if touches or self._bytes > COMBINED_BYTES_MAX:
+                return False
+        self.positions.append(position)
+        return True
 
 
 def _combined(operations: Sequence[Operation]) -> Operation:

@@ -49,11 +49,8 @@ class Generations(msgspec.Struct, frozen=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Raise ValueError if the numbers do not rise, or not exactly one generation is current."""
         numbers = [one.number for one in self.every]
-        if (
-            len(self.in_state("current")) != 1
-            or numbers != sorted({*numbers})
-            or not 0 < numbers[0] <= numbers[-1] <= self.last
-        ):
+        rising = numbers == sorted({*numbers}) and all(0 < number <= self.last for number in numbers)
+        if not rising or len(self.in_state("current")) != 1:
             raise ValueError("the numbers of generations rise, `last` is the highest or above, and one is current")
 
     def in_state(self, state: State) -> list[Generation]:

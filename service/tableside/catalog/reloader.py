@@ -138,7 +138,14 @@ class Reloader:
             if await asyncio.to_thread(self._differs):
                 await self.reload()
             while True:
-                if await self._has_changed():
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(POLL_INTERVAL_S):
+                        await self._requested.wait()
+                versions = await asyncio.to_thread(self._versions)
+                changed = self._requested.is_set() or not versions.items() <= self._seen.items()
+                self._requested.clear()
+                self._seen = versions
+                if changed:
                     await self.reload()
         finally:
             loop.remove_signal_handler(signal.SIGHUP)
@@ -178,17 +185,6 @@ class Reloader:
             return load(self._file) != self._settings
         except Exception:  # noqa: BLE001  # `reload` reads it again and logs the error
             return True
-
-    async def _has_changed(self) -> bool:
-        """Wait for the interval or SIGHUP. Return whether the configuration is to be read."""
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(POLL_INTERVAL_S):
-                await self._requested.wait()
-        versions = await asyncio.to_thread(self._versions)
-        changed = self._requested.is_set() or not versions.items() <= self._seen.items()
-        self._requested.clear()
-        self._seen = versions
-        return changed
 
     def _versions(self) -> dict[str | Path, tuple[int, int, int]]:
         """Return values that change with each file that exists. The absence of one must not hide the change of another.
