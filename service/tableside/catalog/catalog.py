@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import re
-import time
 from collections.abc import Mapping
 
 import msgspec
@@ -24,12 +23,13 @@ from ..core import (
 )
 from ..core.errors import GenerationSealed
 from ..core.store import GENERATION_IN_STORE
+from ..policies import CallerRate
 from ..settings import Settings, TableLocation, TableSettings
 from .control_table import CONTROL, ControlTable
-from .entry import RUNS_IN_STORE, CatalogEntry, open_all_or_none, open_or_defer
+from .entry import CatalogEntry
 from .open_stores import Environment, Reachability, Reached, SharedLimiters, open_stores
 from .table import Table
-from .table_entry import TableEntry
+from .table_entry import RUNS_IN_STORE, TableEntry, open_all_or_none, open_or_defer
 
 log = logging.getLogger(__name__)
 
@@ -41,9 +41,6 @@ CONCURRENT_OPENS_MAX = 8
 FOLLOW_EVERY_S = 1.0
 """How often a process reads the control tables of its stores."""
 
-_GENERATION = re.compile(rf"(.+){GENERATION_IN_STORE}([0-9]{{1,18}})")
-"""The name of a generation in a store: the name of its table, and its number."""
-
 
 class Catalog:
     """The tables of the service, and the backends of their stores. `reachability` checks the stores."""
@@ -52,15 +49,14 @@ class Catalog:
         self.reachability = Reachability(backends, environment.metrics)
         self._settings = settings
         self._backends = backends
-        self._caller_rate = environment.caller_rate
         self._limiters = SharedLimiters(settings.stores)
-        self._stores = open_stores(settings, backends, environment, self._limiters)
+        self._caller_rate = CallerRate(1 / environment.workers, environment.metrics.policies, environment.traces)
+        self._caller_rate.change(settings.limits.caller_rate_per_s)
+        self._stores = open_stores(settings, backends, environment, self._limiters, self._caller_rate)
         self._controls = {
             name: ControlTable(store, required=_needs_generations(settings, name))
             for name, store in self._stores.items()
-            if not store.partitions
         }
-        self._caller_rate.change(settings.limits.caller_rate_per_s)
         self._entries = {name: self._new_entry(settings, name) for name in settings.tables}
         self._closing: dict[TableLocation, asyncio.Task[None]] = {}
 
@@ -137,7 +133,7 @@ class Catalog:
         base, _, suffix = self._named(name)
         if suffix:
             raise InvalidOperation("only a table has generations: its name in the path ends before the @")
-        if not isinstance(base, TableEntry):
+        if base.spec.partitions:
             raise Unsupported("generations: a partitioned table has none")
         return base
 
@@ -153,7 +149,7 @@ class Catalog:
         if "@" not in name:
             return None
         base, _, suffix = self._named(name)
-        return None if suffix == COMPANION or not isinstance(base, TableEntry) else base.sealed(int(suffix))
+        return None if suffix == COMPANION or base.spec.partitions else base.sealed(int(suffix))
 
     async def table_or_spec(self, name: str) -> Table | TableSpec:
         """Return a table, or the spec of one that a write would create. Raise TableNotFound if there is neither."""
@@ -233,8 +229,7 @@ class Catalog:
     def sample(self) -> None:
         """Update the gauges of generations, and of each store's connections, retry budget and work in flight."""
         for entry in self._entries.values():
-            if isinstance(entry, TableEntry):
-                entry.sample()
+            entry.sample()
         for store in self._stores.values():
             store.sample()
 
@@ -252,16 +247,15 @@ class Catalog:
         store = self._settings.default_store
         if base in self._entries or store is None or not self._can_create(base):
             return
-        if (control := self._controls.get(store)) is None:
-            return
+        control = self._controls[store]
         if suffix or control.known(base) is None:
             with self._stores[store].waiting():
                 # Another process may just have created the generation that the name chooses.
-                await (control.read_since(time.monotonic()) if suffix else control.follow())
+                await (control.refresh(0) if suffix else control.refresh())
         if base in control.tables and base not in self._entries:
             self._add(base, self._new_entry(self._settings, base))
 
-    def _named(self, name: str) -> tuple[CatalogEntry, str, str]:
+    def _named(self, name: str) -> tuple[TableEntry, str, str]:
         """Return the entry and the name of a table, and what follows an @ in the name. Raise TableNotFound."""
         if (entry := self._entries.get(name)) is not None:
             return entry, name, ""
@@ -273,9 +267,9 @@ class Catalog:
     async def _follow(self, store: str, control: ControlTable) -> None:
         """Read the generations of a store's tables, and remove what the tables no longer need."""
         try:
-            await control.read_since(time.monotonic())
+            await control.refresh(0)
             for entry in [*self._entries.values()]:
-                if isinstance(entry, TableEntry) and entry.store.name == store:
+                if entry.store.name == store:
                     await entry.maintain()
         except TableError as error:
             if not control.failing:
@@ -296,16 +290,13 @@ class Catalog:
         if not self._settings.auto_create or default is None:
             return
         locations = self._locations()
-        control = self._controls.get(default)
         try:
             names = {*await self._backends[default].tables()}
-            if control is not None:
-                await control.follow()
-                names |= control.tables.keys()
+            await self._controls[default].refresh()
         except StoreUnavailable as error:
             log.warning("cannot list the tables of store %s: %s", default, error.detail)
             return
-        for name in names - self._entries.keys() - {CONTROL}:
+        for name in (names | self._controls[default].tables.keys()) - self._entries.keys() - {CONTROL}:
             is_table = not name.endswith(RUNS_IN_STORE) and not self._is_generation(name)
             if is_table and not locations & self._settings.locations(default, name):
                 self._add(name, self._new_entry(self._settings, name))
@@ -323,7 +314,7 @@ class Catalog:
     def _is_generation(self, name: str) -> bool:
         """Return whether this is, or was, the name of a generation in the default store."""
         control = self._controls.get(self._settings.default_store or "")
-        match = _GENERATION.fullmatch(name)
+        match = re.fullmatch(rf"(.+){GENERATION_IN_STORE}([0-9]{{1,18}})", name)
         return bool(control and match and 1 < int(match[2]) <= control.of(match[1]).last)
 
     def _locations(self) -> frozenset[TableLocation]:
@@ -332,7 +323,7 @@ class Catalog:
         every = (settings.locations(table.store, table.name or name) for name, table in settings.tables.items())
         return frozenset[TableLocation]().union(*every)
 
-    def _new_entry(self, settings: Settings, name: str) -> CatalogEntry:
+    def _new_entry(self, settings: Settings, name: str) -> TableEntry:
         """Return an entry of a table of the settings, or of one that a write creates."""
         created = TableSettings(store=settings.default_store or "", create=True, generations=True)
         table = settings.tables.get(name, created)
@@ -342,11 +333,10 @@ class Catalog:
             partitions=len(store.partitions),
             value_bytes_max=settings.limits.value_bytes_max,
         )
-        parts = spec, table, store, settings.locations(store.name, spec.name_in_store)
-        control = self._controls.get(store.name)
-        return CatalogEntry(*parts) if control is None else TableEntry(control, *parts)
+        locations = settings.locations(store.name, spec.name_in_store)
+        return TableEntry(self._controls[store.name], spec, table, store, locations)
 
-    def _add(self, name: str, entry: CatalogEntry) -> CatalogEntry:
+    def _add(self, name: str, entry: TableEntry) -> TableEntry:
         self._entries[name] = entry
         if before := {self._closing[location] for location in entry.locations if location in self._closing}:
             entry.disable_cache_until(asyncio.gather(*before))

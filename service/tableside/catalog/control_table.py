@@ -62,7 +62,7 @@ Step: TypeAlias = Callable[[Generations], Generations]
 
 
 class ControlTable:
-    """The generations of one store's tables.
+    """The generations of one store's tables. A partitioned store has none but first ones, and no such table.
 
     `alone`: no other process uses the store. `required`: a table of the settings needs generations. If none does, a
     store that forbids reading the control table has no generations, as long as it forbids that (`forbidden`).
@@ -79,7 +79,7 @@ class ControlTable:
         self._store = msgspec.structs.replace(store, in_flight=None, operations=None)
         self._entry: CatalogEntry | None = None
         self._etag: str | None = None
-        self._read_at = -math.inf
+        self._read_at = math.inf if store.partitions else -math.inf
         self._reading: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
         """Between a decision and its write, the copy must not change."""
@@ -97,12 +97,9 @@ class ControlTable:
         stale_at = time.monotonic() - STALE_S if found or self.required or self.forbidden else -math.inf
         return None if self._read_at <= stale_at else found or ONLY_FIRST
 
-    async def follow(self) -> None:
-        """Read the generations if they are stale. Raise a TableError if that fails."""
-        await self.read_since(time.monotonic() - STALE_S)
-
-    async def read_since(self, moment: float) -> None:
-        """Make sure that the copy is not older than this time of `time.monotonic`. Concurrent calls share a read."""
+    async def refresh(self, age_max_s: float = STALE_S) -> None:
+        """Read the record if the copy is older. Concurrent calls share a read. Raise a TableError if that fails."""
+        moment = time.monotonic() - age_max_s
         while self._read_at < moment:
             if self._reading is None or self._reading.done():
                 self._reading = asyncio.create_task(self._read())
@@ -117,7 +114,7 @@ class ControlTable:
         must recognize its own change.
         """
         for _ in range(CHANGES_MAX):
-            await self.read_since(time.monotonic())
+            await self.refresh(0)
             async with self._lock:
                 before = self.of(name)
                 if (after := step(before)) == before or await self._replaced(name, after):
@@ -145,10 +142,9 @@ class ControlTable:
             found = await self._found()
             if found is None:
                 self._keep({}, None, started)
-            elif found.etag == self._etag:
-                self._keep(self.tables, self._etag, started)
             else:
-                self._keep(self._decoded(found.value), found.etag, started)
+                tables = self.tables if found.etag == self._etag else self._decoded(found.value)
+                self._keep(tables, found.etag, started)
 
     def _decoded(self, text: bytes) -> AllGenerations:
         """Return the generations. What loads in a store of this process alone was interrupted when it last ended."""

@@ -1,51 +1,36 @@
-"""An entry of the catalog: opens a table, replaces its policies when the settings change, and closes it."""
+"""One content of a table: opens it, replaces its policies when the settings change, and closes it."""
 
 import asyncio
 import contextlib
-import logging
 from typing import Any
 
 import msgspec
 
-from ..auth import COMPANION
 from ..core import (
     Estimate,
     KeySchema,
     Scan,
     Store,
     StoreUnavailable,
-    TableError,
     TableNotFound,
     TableSpec,
     Unsupported,
 )
-from ..core.errors import GenerationNotFound
-from ..core.store import drop_records
-from ..settings import Fault, SettingsError, TableLocation, TableSettings
+from ..core.store import Policy, drop_records
+from ..policies import Cache
+from ..settings import TableLocation, TableSettings
 from .open_stores import OpenStore
 from .stack import Limits, Stack, build_stack
 from .table import Table
 
-log = logging.getLogger(__name__)
-
-RELOAD_OPEN_MAX_S = 2.0
-"""How long a reload waits for its new tables. Slower ones open when they are first used."""
-
-RUNS_IN_STORE = "_ts_runs"
-"""The suffix of a companion's name in the store."""
-
 CREATE_MAX_S = 60.0
 """How long a store may take to create the table of a generation."""
 
-RUNS_MEMORY_S = 400 * 86_400.0
-"""How long a companion remembers a job after its last write."""
-
 
 class CatalogEntry:
-    """A table of the catalog: its spec, its settings and the locations of its records.
+    """One generation of a table: its spec, its settings and the locations of its records.
 
-    `table` is None until the store could first be reached. Each generation of a table has an entry. They share
-    `limits`.
+    `table` is None until the store could first be reached. The generations of a table share `limits`.
     """
 
     def __init__(
@@ -66,48 +51,9 @@ class CatalogEntry:
         self._cache_enabled: asyncio.Future[Any] | None = None
         self._opening = asyncio.Lock()
         self._closed = False
-        self._runs: CatalogEntry | None = None
-
-    @property
-    def runs(self) -> "CatalogEntry":
-        """Return the entry of the companion: an ordinary table with string keys in the same store."""
-        if self._runs is None:
-            spec = TableSpec(
-                f"{self.spec.name}@{COMPANION}",
-                stored_as=self.spec.name_in_store + RUNS_IN_STORE,
-                ttl_s=RUNS_MEMORY_S,
-                create=self.spec.create,
-                partitions=self.spec.partitions,
-                value_bytes_max=self.spec.value_bytes_max,
-            )
-            settings = TableSettings(store=self.store.name, deadline_s=self.settings.deadline_s)
-            self._runs = CatalogEntry(spec, settings, self.store)
-        return self._runs
-
-    async def current(self) -> "CatalogEntry":
-        """Return the entry of the current generation. Raise a TableError if it cannot be known now."""
-        return self
-
-    def known_now(self, number: int | None) -> "CatalogEntry | None":
-        """Return the entry of a generation, by default of the current one, or None if `find` must look it up."""
-        return self if number in (None, 1) else None
-
-    async def find(self, number: int | None) -> "CatalogEntry":
-        """Return the entry of a generation, by default of the current one. Raise GenerationNotFound."""
-        raise GenerationNotFound(f"the table has no generation {number}")
-
-    @property
-    def has_generations(self) -> bool:
-        """Whether the table may have more generations than its first."""
-        return False
-
-    @property
-    def shown(self) -> "CatalogEntry":
-        """The entry of the current generation, as far as this process knows it."""
-        return self
 
     def of_generation(self, number: int, *, loading: bool) -> "CatalogEntry":
-        """Return an entry of another generation of this table."""
+        """Return an entry of another generation of the table."""
         spec = msgspec.structs.replace(self.spec, generation=number, loading=loading, create=False)
         entry = CatalogEntry(spec, self.settings, self.store, self.locations, self._limits)
         entry._cache_enabled = self._cache_enabled
@@ -170,7 +116,7 @@ class CatalogEntry:
         """Close the policies when the operations in flight have finished. A later operation opens the table again."""
         self.spec = msgspec.structs.replace(self.spec, loading=False)
         if self._stack is not None:
-            self._replace(self._stack, None)
+            self._replace(self._stack, [])
         self.table = self._stack = None
 
     def change(self, settings: TableSettings, limits: Limits) -> None:
@@ -181,19 +127,17 @@ class CatalogEntry:
         """
         self.settings, self._limits = settings, limits
         if (old := self._stack) is not None:
-            self._replace(old, self._wrap(old.store))
+            self._replace(old, self._wrap(old.store).policies)
 
     def disable_cache_until(self, previous_closed: asyncio.Future[Any]) -> None:
         """Suspend the cache until a previous table with the same records is closed: its writes bypass this cache."""
         self._cache_enabled = previous_closed
         if self._stack is not None:
-            self._replace(None, self._stack)
+            self._replace(None, self._stack.policies)
 
     async def close(self) -> None:
         """Wait for the operations in flight, and close the policies."""
         self._closed = True
-        if self._runs is not None:
-            await self._runs.close()
         if self._cache_enabled is not None:
             await self._cache_enabled
         if self._stack is not None:
@@ -210,7 +154,7 @@ class CatalogEntry:
         self.spec = store.spec
         stack = self._wrap(store)
         if self._cache_enabled is not None:
-            self._replace(None, stack)
+            self._replace(None, stack.policies)
         return stack.table
 
     def _wrap(self, store: Store) -> Stack:
@@ -218,53 +162,18 @@ class CatalogEntry:
         self.table = stack.table
         return stack
 
-    def _replace(self, old: Stack | None, new: Stack | None) -> None:
-        """Close the old policies in the background, after still older ones, and suspend the new cache until then."""
-        if new is not None:
-            new.suspend()
-        self._cache_enabled = asyncio.get_running_loop().create_task(_replaced(self._cache_enabled, old, new))
+    def _replace(self, old: Stack | None, new: list[Policy]) -> None:
+        """Close the old policies in the background, after still older ones, and suspend the new caches until then."""
+        earlier, caches = self._cache_enabled, [policy for policy in new if isinstance(policy, Cache)]
 
+        async def replaced() -> None:
+            if earlier is not None:
+                await earlier
+            if old is not None:
+                await old.close()
+            for cache in caches:
+                cache.resume()
 
-async def _replaced(earlier: asyncio.Future[Any] | None, old: Stack | None, new: Stack | None) -> None:
-    if earlier is not None:
-        await earlier
-    if old is not None:
-        await old.close()
-    if new is not None:
-        new.resume()
-
-
-async def open_or_defer(entry: CatalogEntry) -> None:
-    """Open a table. If its store cannot be reached, log that and leave the opening to the first request."""
-    try:
-        await (await entry.current()).opened()
-    except StoreUnavailable as error:
-        log.warning("table %s will be opened when it is first used: %s", entry.spec.name, error.detail)
-    except TableError as error:
-        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store.name!r}: {error.detail}") from error
-
-
-async def open_all_or_none(entries: list[CatalogEntry]) -> None:
-    """Open the tables of changed settings, as far as their stores answer in time.
-
-    If a store rejects a table, close all of them and raise SettingsError.
-    """
-    results = await asyncio.gather(*map(_open_in_time, entries), return_exceptions=True)
-    failures = [(entry, result) for entry, result in zip(entries, results, strict=True) if result is not None]
-    if not failures:
-        return
-    await asyncio.gather(*(entry.close() for entry in entries))
-    faults = []
-    for entry, failure in failures:
-        if not isinstance(failure, TableError):
-            raise failure
-        faults.append(Fault(f"tables.{entry.spec.name}", failure.detail))
-    raise SettingsError(faults)
-
-
-async def _open_in_time(entry: CatalogEntry) -> None:
-    try:
-        async with asyncio.timeout(RELOAD_OPEN_MAX_S):
-            await open_or_defer(entry)
-    except TimeoutError:
-        log.warning("table %s will be opened when it is first used: its store has not answered yet", entry.spec.name)
+        for cache in caches:
+            cache.suspend()
+        self._cache_enabled = asyncio.get_running_loop().create_task(replaced())

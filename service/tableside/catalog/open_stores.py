@@ -42,32 +42,24 @@ Reached: TypeAlias = Mapping[str, StoreUnavailable | None]
 """Why each store cannot be reached, or None."""
 
 
-class Environment:
-    """The parts of a process that a catalog uses.
+class Environment(msgspec.Struct, frozen=True):
+    """The parts of a process that a catalog uses. Unlike the settings, they never change.
 
-    `workers` is the number of processes that share a table's limits, and `share` this process's fraction of them.
-    `in_flight` limits the work in flight in this process, `caller_rate` the operations of each caller in all stores.
+    `workers` is the number of processes that share a table's limits. `in_flight` limits the work in flight in this
+    process.
     """
 
-    def __init__(
-        self,
-        metrics: CatalogMetrics,
-        workers: int = 1,
-        in_flight: InFlight | None = None,
-        traces: Traces | None = None,
-    ) -> None:
-        self.metrics = metrics
-        self.share = 1 / workers
-        self.in_flight = in_flight
-        self.traces = traces
-        self.caller_rate = CallerRate(self.share, metrics.policies, traces)
+    metrics: CatalogMetrics
+    workers: int = 1
+    in_flight: InFlight | None = None
+    traces: Traces | None = None
 
 
 class OpenStore(msgspec.Struct, frozen=True, eq=False):
     """An open store, and what its tables share.
 
-    `in_flight` limits the work in flight in the store, and `operations` the operations in flight in this process.
-    `partitions` are the stores that a partitioned store consists of.
+    `in_flight` limits the work in flight in the store, `operations` the operations in flight in this process, and
+    `caller_rate` the operations of each caller in all stores. `partitions` are those that a partitioned store has.
     """
 
     name: str
@@ -78,6 +70,7 @@ class OpenStore(msgspec.Struct, frozen=True, eq=False):
     limiters: "SharedLimiters | None" = None
     in_flight: StoreInFlight | None = None
     operations: InFlightLimit | None = None
+    caller_rate: CallerRate | None = None
     partitions: "tuple[OpenStore, ...]" = ()
 
     def waiting(self) -> AbstractContextManager[None]:
@@ -101,7 +94,11 @@ class OpenStore(msgspec.Struct, frozen=True, eq=False):
 
 
 def open_stores(
-    settings: Settings, backends: Mapping[str, Backend], environment: Environment, limiters: "SharedLimiters"
+    settings: Settings,
+    backends: Mapping[str, Backend],
+    environment: Environment,
+    limiters: "SharedLimiters",
+    caller_rate: CallerRate,
 ) -> dict[str, OpenStore]:
     """Return the stores of the settings, whose backends are open, by name."""
     allowed, limits = settings.retry_budget, environment.in_flight
@@ -119,10 +116,11 @@ def open_stores(
             settings.stores[name].kind,
             backends[name],
             environment,
-            None if partitions[name] else RetryBudget(allowed.share, allowed.per_s * environment.share),
+            None if partitions[name] else RetryBudget(allowed.share, allowed.per_s / environment.workers),
             limiters,
             None if shared is None else StoreInFlight(shared, name),
             None if limits is None else limits.operations,
+            caller_rate,
             tuple(map(opened, partitions[name])),
         )
 

@@ -32,31 +32,18 @@ class Stack(msgspec.Struct, frozen=True):
         await self.table.drain()
         await asyncio.gather(*(policy.close() for policy in self.policies))
 
-    def suspend(self) -> None:
-        """Empty the caches and bypass them until `resume`."""
-        for policy in self.policies:
-            if isinstance(policy, Cache):
-                policy.suspend()
-
-    def resume(self) -> None:
-        """Let the caches store entries again."""
-        for policy in self.policies:
-            if isinstance(policy, Cache):
-                policy.resume()
-
 
 def build_stack(store: Store, settings: TableSettings, open_store: OpenStore, limits: Limits) -> Stack:
     """Put the policies around a store, or around each partition of a partitioned one, which has limits of its own."""
     if isinstance(store, PartitionedStore):
-        pairs = [*zip(store.partitions, open_store.partitions, strict=True)]
-        policies = [_wrap(part, settings, one, {}) for part, one in pairs]
-        # `Table` does this for a table without partitions.
-        top: Store = store.with_policies(
-            [
-                policy if one.in_flight is None else PartitionLimit(policy, one.in_flight)
-                for policy, one in zip(policies, open_store.partitions, strict=True)
-            ]
-        )
+        stores = open_store.partitions
+        policies = [_wrap(part, settings, one, {}) for part, one in zip(store.partitions, stores, strict=True)]
+        # A table without partitions limits the work in flight itself.
+        limited = [
+            policy if one.in_flight is None else PartitionLimit(policy, one.in_flight)
+            for policy, one in zip(policies, stores, strict=True)
+        ]
+        top: Store = store.with_policies(limited)
     else:
         policies = [top := _wrap(store, settings, open_store, limits)]
     table = Table(
@@ -65,7 +52,7 @@ def build_stack(store: Store, settings: TableSettings, open_store: OpenStore, li
         metrics=TableMetrics(open_store.environment.metrics, store.spec.name),
         operations=open_store.operations,
         in_store=None if store.spec.partitions else open_store.in_flight,
-        caller_rate=open_store.environment.caller_rate,
+        caller_rate=open_store.caller_rate,
     )
     return Stack(store, policies, table)
 
@@ -76,7 +63,7 @@ def _wrap(store: Store, settings: TableSettings, open_store: OpenStore, limits: 
     A store within this process has retries and a bulkhead only if its settings request them.
     """
     read, write, batch = settings.read, settings.write, settings.batch
-    remote, share = not open_store.backend.single_process, open_store.environment.share
+    remote, share = not open_store.backend.single_process, 1 / open_store.environment.workers
     metrics, traces = open_store.environment.metrics.policies, open_store.environment.traces
     inner: Policy = StoreCalls(store, open_store.kind, metrics=metrics, traces=traces)
     if read.timeout_s is not None or write.timeout_s is not None:

@@ -1,4 +1,4 @@
-"""A table with generations: the entry of each in this process, and the requests that change them."""
+"""A table of the catalog: the entry of each of its generations in this process, and the requests that change them."""
 
 import asyncio
 import contextlib
@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 from uuid import uuid4
 
+from ..auth import COMPANION
 from ..core import (
     Estimate,
     InvalidOperation,
@@ -19,13 +20,22 @@ from ..core import (
     now_ms,
 )
 from ..core.errors import GenerationNotFound, GenerationSealed
-from ..settings import TableSettings
+from ..settings import Fault, SettingsError, TableSettings
 from .control_table import STALE_S, ControlTable, Step
 from .entry import CatalogEntry
 from .generations import NOTE_CHARACTERS_MAX, Generation, Generations
 from .stack import Limits
 
 log = logging.getLogger(__name__)
+
+RELOAD_OPEN_MAX_S = 2.0
+"""How long a reload waits for its new tables. Slower ones open when they are first used."""
+
+RUNS_IN_STORE = "_ts_runs"
+"""The suffix of a companion's name in the store."""
+
+RUNS_MEMORY_S = 400 * 86_400.0
+"""How long a companion remembers a job after its last write."""
 
 DROP_AFTER_S = 2.0
 """How long after the deadline of any request a removed generation stays, because other processes may still use it."""
@@ -35,9 +45,10 @@ IDLE_MARGIN_MS = 2000
 
 
 class TableEntry(CatalogEntry):
-    """A table whose whole content can be replaced. As an entry, it is the first generation: what the table had before.
+    """A table, whose whole content can be replaced. As an entry, it is the first generation.
 
-    The parameters are those of `CatalogEntry`, and the control table of the store.
+    The parameters are those of `CatalogEntry`, and the control table of the store. A partitioned table has no other
+    generation. `runs` is the entry of the table's companion.
     """
 
     def __init__(self, control: ControlTable, spec: TableSpec, *parts: Any) -> None:
@@ -51,6 +62,23 @@ class TableEntry(CatalogEntry):
         self._removed_at: dict[int, float] = {}
         self._dropping: asyncio.Task[None] | None = None
         self._closing = set[asyncio.Task[None]]()
+        self._runs: CatalogEntry | None = None
+
+    @property
+    def runs(self) -> "CatalogEntry":
+        """Return the entry of the companion: an ordinary table with string keys in the same store."""
+        if self._runs is None:
+            spec = TableSpec(
+                f"{self.spec.name}@{COMPANION}",
+                stored_as=self.spec.name_in_store + RUNS_IN_STORE,
+                ttl_s=RUNS_MEMORY_S,
+                create=self.spec.create,
+                partitions=self.spec.partitions,
+                value_bytes_max=self.spec.value_bytes_max,
+            )
+            settings = TableSettings(store=self.store.name, deadline_s=self.settings.deadline_s)
+            self._runs = CatalogEntry(spec, settings, self.store)
+        return self._runs
 
     @property
     def known(self) -> Generations:
@@ -83,11 +111,13 @@ class TableEntry(CatalogEntry):
 
         Raise GenerationNotFound, or StoreUnavailable.
         """
+        if number is not None and self.spec.partitions:
+            raise GenerationNotFound(f"the table has no generation {number}")
         try:
             async with asyncio.timeout(self.settings.deadline_s):
-                await self._control.follow()
+                await self._control.refresh()
                 if number is not None and self.known_now(number) is None:
-                    await self._control.read_since(time.monotonic())  # Another process may just have created it.
+                    await self._control.refresh(0)  # Another process may just have created it.
         except TimeoutError:
             raise StoreUnavailable(f"table {self.spec.name!r}: its store does not answer") from None
         self._check_not_closed()
@@ -96,7 +126,7 @@ class TableEntry(CatalogEntry):
     @property
     def has_generations(self) -> bool:
         """Whether the table may have more than its first generation: a pointer is obeyed whatever the settings say."""
-        return self.settings.generations or self._name in self._control.tables
+        return not self.spec.partitions and (self.settings.generations or self._name in self._control.tables)
 
     def known_entry(self, number: int) -> CatalogEntry:
         """Return the entry of a generation, as far as this process knows it. Raise GenerationNotFound."""
@@ -114,7 +144,7 @@ class TableEntry(CatalogEntry):
     async def listed(self) -> list[tuple[Generation, Estimate]]:
         """Return the generations that can be read, and about the size of each."""
         await self._check_supported()
-        await self._control.read_since(time.monotonic())
+        await self._control.refresh(0)
         sizes = dict.fromkeys(self.known.present, Estimate())
         for generation in sizes:
             with contextlib.suppress(TableError):
@@ -145,12 +175,12 @@ class TableEntry(CatalogEntry):
 
     async def _check_next_is_unused(self, request: str) -> None:
         """Skip the next number and raise InvalidOperation if the store has records of something else under its name."""
-        await self._control.read_since(time.monotonic())
+        await self._control.refresh(0)
         known, number = self.known, self.known.last + 1
         next_entry = self.of_generation(number, loading=True)
         if known.of_request(request) is not None or await next_entry.is_empty():
             return
-        await self._control.read_since(time.monotonic())
+        await self._control.refresh(0)
         if self.known.last < number:  # else another process has just created and loaded it
             await self._change(lambda known: known.skipped(number))
             name = next_entry.spec.name_in_store
@@ -222,7 +252,8 @@ class TableEntry(CatalogEntry):
         if self._dropping is not None:
             self._dropping.cancel()
             await asyncio.wait([self._dropping])
-        await asyncio.gather(super().close(), *(entry.close() for entry in self._others.values()), *self._closing)
+        others = [*self._others.values(), *([] if self._runs is None else [self._runs])]
+        await asyncio.gather(super().close(), *(entry.close() for entry in others), *self._closing)
 
     async def _change(self, step: Step, reason: str = "") -> Generations:
         """Change the generations. Count and log what is activated, and what is removed with this reason."""
@@ -278,3 +309,36 @@ class TableEntry(CatalogEntry):
             except TableError as error:
                 log.warning("table %s: generation %d is removed later: %s", self._name, number, error.detail)
                 self._removed_at[number] = time.monotonic()
+
+
+async def open_or_defer(entry: TableEntry, timeout_s: float | None = None) -> None:
+    """Open a table. If its store does not answer in time, log that and leave the opening to the first request."""
+    later = "table %s will be opened when it is first used: %s"
+    try:
+        async with asyncio.timeout(timeout_s):
+            await (await entry.current()).opened()
+    except TimeoutError:
+        log.warning(later, entry.spec.name, "its store has not answered yet")
+    except StoreUnavailable as error:
+        log.warning(later, entry.spec.name, error.detail)
+    except TableError as error:
+        raise type(error)(f"table {entry.spec.name!r}, in store {entry.store.name!r}: {error.detail}") from error
+
+
+async def open_all_or_none(entries: list[TableEntry]) -> None:
+    """Open the tables of changed settings, as far as their stores answer in time.
+
+    If a store rejects a table, close all of them and raise SettingsError.
+    """
+    opening = [open_or_defer(entry, RELOAD_OPEN_MAX_S) for entry in entries]
+    results = await asyncio.gather(*opening, return_exceptions=True)
+    failures = [(entry, result) for entry, result in zip(entries, results, strict=True) if result is not None]
+    if not failures:
+        return
+    await asyncio.gather(*(entry.close() for entry in entries))
+    faults = []
+    for entry, failure in failures:
+        if not isinstance(failure, TableError):
+            raise failure
+        faults.append(Fault(f"tables.{entry.spec.name}", failure.detail))
+    raise SettingsError(faults)

@@ -299,7 +299,7 @@ async def test_a_new_table_on_a_hung_store_does_not_delay_other_changes(
         return await open_store(spec)
 
     monkeypatch.setattr(backend, "store", store)
-    monkeypatch.setattr("tableside.catalog.entry.RELOAD_OPEN_MAX_S", 0.01)
+    monkeypatch.setattr("tableside.catalog.table_entry.RELOAD_OPEN_MAX_S", 0.01)
     await catalog.change(settings({"t": {"deadline_s": 1}, "hanging": {"deadline_s": 3600}}))
     assert catalog.entry("t").settings.deadline_s == 1
     assert catalog.entry("hanging").table is None
