@@ -49,16 +49,16 @@ class SettingsError(Exception):
         self.faults = faults
 
 
-class FaultCollector:
-    """Collects faults. Ignores faults of members in `known`, whose values could not be read."""
+class Faults:
+    """Collects faults. Ignores later faults of the members in `unread`, whose values could not be read."""
 
-    def __init__(self, known: AbstractSet[str] = frozenset()) -> None:
+    def __init__(self) -> None:
         self.found: list[Fault] = []
-        self._known = known
+        self.unread: AbstractSet[str] = frozenset()
 
     def add(self, path: str, message: str) -> None:
-        """Add a fault, unless an earlier fault of the member is known."""
-        if path not in self._known:
+        """Add a fault."""
+        if path not in self.unread:
             self.found.append(Fault(path, message))
 
     def validate(

@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from pydantic import BaseModel, Field, RootModel
 from .. import stores
 from ..auth import AuthSettings, Tokens
 from ..core.store import GENERATION_IN_STORE
-from .faults import NAME, Fault, FaultCollector, SettingsError, similar
-from .settings import ServiceSettings, Settings, StoreSettings, TableLocation, TableSettings, partition_stores
+from .faults import NAME, Fault, Faults, SettingsError, similar
+from .settings import ServiceSettings, Settings, StoreSettings, TableLocation, TableSettings
 from .yaml_file import expand_variables, parse_yaml, read_text
 
 
-def default_settings(path: str = "./tableside-data") -> Settings:
+def default_settings() -> Settings:
     """Return the settings that apply without a configuration file: RocksDB, and tables created on first write."""
-    return validate({"stores": {"local": {"kind": "rocksdb", "path": path}}, "auto_create": True})
+    return validate({"stores": {"local": {"kind": "rocksdb", "path": "./tableside-data"}}, "auto_create": True})
 
 
 def load(file: str | Path, environment: Mapping[str, str] | None = None, *, directory: Path | None = None) -> Settings:
@@ -32,7 +32,7 @@ def load(file: str | Path, environment: Mapping[str, str] | None = None, *, dire
 
 def load_text(text: str, environment: Mapping[str, str] | None = None, *, directory: Path) -> Settings:
     """Return the settings for the text of a configuration file. Raise SettingsError with every fault in it."""
-    faults: list[Fault] = []
+    faults = Faults()
     data = parse_yaml(text, "", faults)
     return validate(data, os.environ if environment is None else environment, faults, directory=directory)
 
@@ -40,7 +40,7 @@ def load_text(text: str, environment: Mapping[str, str] | None = None, *, direct
 def tokens_file_of(text: str, directory: Path) -> str | None:
     """Return the `auth.tokens_file` of a configuration that may have faults, None if it cannot be found."""
     try:
-        data = expand_variables(parse_yaml(text, "", []), os.environ, "", [])
+        data = expand_variables(parse_yaml(text, "", Faults()), os.environ, "", Faults())
     except SettingsError:
         return None
     return _locate_tokens_file(data, directory) if isinstance(data, dict) else None
@@ -49,7 +49,7 @@ def tokens_file_of(text: str, directory: Path) -> str | None:
 def validate(
     data: object,
     environment: Mapping[str, str] | None = None,
-    faults: Sequence[Fault] = (),
+    faults: Faults | None = None,
     *,
     directory: Path = Path(),  # immutable
 ) -> Settings:
@@ -57,15 +57,15 @@ def validate(
 
     `faults` are the faults that were found when the file was read.
     """
-    earlier = [*faults]
-    data = expand_variables(data, environment or {}, "", earlier)
+    faults = faults or Faults()
+    data = expand_variables(data, environment or {}, "", faults)
     if not isinstance(data, dict):
-        raise SettingsError([*earlier, Fault("", "the configuration must be a mapping with stores and tables")])
+        raise SettingsError([*faults.found, Fault("", "the configuration must be a mapping with stores and tables")])
     _locate_tokens_file(data, directory)
-    collector = FaultCollector({fault.path for fault in earlier})
-    settings = _Builder(data, collector).settings()
-    if found := {*earlier, *collector.found}:
-        raise SettingsError(sorted(found))
+    faults.unread = {fault.path for fault in faults.found}
+    settings = _Builder(data, faults).settings()
+    if faults.found:
+        raise SettingsError(sorted({*faults.found}))
     return settings
 
 
@@ -88,7 +88,7 @@ class _FileModel(ServiceSettings, frozen=True):
 class _Builder:
     """Builds settings from data. Continues after a fault, to find all of them."""
 
-    def __init__(self, data: dict[str, Any], faults: FaultCollector) -> None:
+    def __init__(self, data: dict[str, Any], faults: Faults) -> None:
         self._data = data
         self._faults = faults
         known = data.get("stores")
@@ -100,23 +100,23 @@ class _Builder:
         faults = self._faults
         top = faults.validate(_FileModel, self._data, "") or self._valid_parts()
         stores = {name: self._store(name, entry) for name, entry in top.stores.items()}
-        checked = {name: self._table(name, entry) for name, entry in top.tables.items()}
-        tables = {name: table for name, table in checked.items() if table}
-        check_defaults(top, faults)
-        check_partitions(top.stores, faults)
-        check_directories(stores, faults)
-        check_locations(tables, stores, faults)
-        check_specs(tables, self._options, stores, faults)
-        check_limiters(tables, self._known, faults)
+        tables = {name: self._table(name, entry) for name, entry in top.tables.items()}
         parts = {name: getattr(top, name) for name in ServiceSettings.model_fields}
         parts["default_store"] = top.default_store or next(iter(stores), None)
-        return Settings(
+        settings = Settings(
             stores={name: store for name, store in stores.items() if store},
-            tables=tables,
+            tables={name: table for name, table in tables.items() if table},
             auth=read_auth(self._data["auth"], faults) if "auth" in self._data else None,
             options=self._options,
             **parts,
         )
+        check_defaults(top, faults)
+        check_partitions(top.stores, faults)
+        check_directories(settings, faults)
+        check_locations(settings, faults)
+        check_specs(settings, faults)
+        check_limiters(settings, self._known, faults)
+        return settings
 
     def _valid_parts(self) -> _FileModel:
         """Return the parts that can still be validated although other parts are invalid."""
@@ -183,7 +183,7 @@ def _table_options(store: object, known: Mapping[str, Any]) -> type[BaseModel] |
         return None
 
 
-def read_auth(entry: object, faults: FaultCollector) -> AuthSettings | None:
+def read_auth(entry: object, faults: Faults) -> AuthSettings | None:
     """Return the authentication settings, including the tokens of `tokens_file`, or None if they are invalid."""
     given = entry if isinstance(entry, dict) else {}
     auth = faults.validate(AuthSettings, entry, "auth")
@@ -201,24 +201,23 @@ class _TokensFile(RootModel[Tokens], frozen=True):
     pass
 
 
-def _read_tokens_file(file: object, faults: FaultCollector) -> list[Any]:
+def _read_tokens_file(file: object, faults: Faults) -> list[Any]:
     """Return the entries of the file with tokens. If it cannot be read, return an empty list and add a fault."""
     if not isinstance(file, str):
         return []
-    found: list[Fault] = []
     try:
-        listed = parse_yaml(read_text(file, "auth.tokens_file"), "auth.tokens_file", found)
+        listed = parse_yaml(read_text(file, "auth.tokens_file"), "auth.tokens_file", faults)
     except SettingsError as error:
-        found, listed = error.faults, []
-    for fault in found:
-        faults.add(fault.path, fault.message)
+        for fault in error.faults:
+            faults.add(fault.path, fault.message)
+        return []
     if not isinstance(listed, list):
         faults.add("auth.tokens_file", f"{file} is not a YAML list of tokens")
         return []
     return listed
 
 
-def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
+def _check_unique(lists: Mapping[str, object], faults: Faults) -> None:
     """Check that no two tokens have the same name, and no two names have the same token."""
     first: dict[tuple[str, str], str] = {}
     for path, tokens in lists.items():
@@ -231,7 +230,7 @@ def _check_unique(lists: Mapping[str, object], faults: FaultCollector) -> None:
                     faults.add(where, f"is the same as {first[member, text]}")
 
 
-def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
+def _check_audiences(auth: AuthSettings, faults: Faults) -> None:
     """Check that each pair of issuer and audience is configured once, so that one set of rules applies to a token."""
     first: dict[tuple[str, str], str] = {}
     for index, issuer in enumerate(auth.issuers):
@@ -241,7 +240,7 @@ def _check_audiences(auth: AuthSettings, faults: FaultCollector) -> None:
                 faults.add(where, f"repeats an audience of {before}, which has the same issuer")
 
 
-def check_defaults(top: _FileModel, faults: FaultCollector) -> None:
+def check_defaults(top: _FileModel, faults: Faults) -> None:
     """Check that the tables which `auto_create` creates on their first write have a store."""
     default = top.default_store
     if default is not None and default not in top.stores:
@@ -250,21 +249,20 @@ def check_defaults(top: _FileModel, faults: FaultCollector) -> None:
         faults.add("default_store", "is required by auto_create if there are several stores")
 
 
-def check_locations(
-    tables: Mapping[str, TableSettings], known: Mapping[str, StoreSettings | None], faults: FaultCollector
-) -> None:
+def check_locations(settings: Settings, faults: Faults) -> None:
     """Check that no two tables keep their records under the same name in the same store.
 
     No table has the name of another one's generation either.
     """
     locations: dict[TableLocation, str] = {}
-    for name, table in tables.items():
-        for part in partition_stores(known.get(table.store), table.store):
+    for name, table in settings.tables.items():
+        for part in settings.stores_of(table.store):
             first = locations.setdefault((part, table.name or name), name)
             if first != name:
                 faults.add(f"tables.{name}.name", f"table {first!r} already keeps its records under this name")
                 break
-    replaced = {(table.store, table.name or name): name for name, table in tables.items() if table.generations}
+    with_generations = [(name, table) for name, table in settings.tables.items() if table.generations]
+    replaced = {(table.store, table.name or name): name for name, table in with_generations}
     for (part, stored), name in locations.items():
         match = re.fullmatch(f"(.+){GENERATION_IN_STORE}[0-9]+", stored)
         if match is not None and (part, match[1]) in replaced:
@@ -272,31 +270,25 @@ def check_locations(
             faults.add(f"tables.{name}.name", f"is the name of a generation of table {base!r}, which has generations")
 
 
-def check_specs(
-    tables: Mapping[str, TableSettings],
-    options: Mapping[str, BaseModel],
-    known: Mapping[str, StoreSettings | None],
-    faults: FaultCollector,
-) -> None:
+def check_specs(settings: Settings, faults: Faults) -> None:
     """Check that each table can exist in its store, or in each of its partitions, as far as settings show that."""
     checks = {
         name: partial(kind.table_faults, store.options)
-        for name, store in known.items()
-        if store is not None and hasattr(kind := stores.backend_type(store.kind), "table_faults")
+        for name, store in settings.stores.items()
+        if hasattr(kind := stores.backend_type(store.kind), "table_faults")
     }
-    for name, table in tables.items():
-        spec = table.spec(name, options.get(name))
-        parts = partition_stores(known.get(table.store), table.store)
+    for name, table in settings.tables.items():
+        spec, parts = table.spec(name, settings.options.get(name)), settings.stores_of(table.store)
         for detail in sorted({error.detail for part in parts if part in checks for error in checks[part](spec)}):
             faults.add(f"tables.{name}", detail)
 
 
-def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCollector) -> None:
+def check_directories(settings: Settings, faults: Faults) -> None:
     """Check that no two stores share a directory, that none is within another, and that none is a file."""
     places = {
         name: Path(store.options.directory)
-        for name, store in known.items()
-        if store is not None and hasattr(store.options, "directory")
+        for name, store in settings.stores.items()
+        if hasattr(store.options, "directory")
     }
     first: dict[Path, str] = {}
     for name, place in places.items():
@@ -309,7 +301,7 @@ def check_directories(known: Mapping[str, StoreSettings | None], faults: FaultCo
             faults.add(f"stores.{name}.path", f"{file} is a file, not a directory")
 
 
-def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
+def check_partitions(known: Mapping[str, Any], faults: Faults) -> None:
     """Check that each partition of a partitioned store is another store, and is not partitioned itself."""
     for name, entry in known.items():
         parts: object = entry.get("partitions") if entry.get("kind") == "partitioned" else None
@@ -327,9 +319,9 @@ def check_partitions(known: Mapping[str, Any], faults: FaultCollector) -> None:
                 faults.add(path, f"{part!r} is itself partitioned")
 
 
-def check_limiters(tables: Mapping[str, TableSettings], known: Mapping[str, Any], faults: FaultCollector) -> None:
+def check_limiters(settings: Settings, known: Mapping[str, Any], faults: Faults) -> None:
     """Check that the stores for shared rate limits have the kind redis."""
-    for name, table in tables.items():
+    for name, table in settings.tables.items():
         entry = known.get(table.limiter) if table.limiter is not None else {"kind": "redis"}
         if not isinstance(entry, dict) or entry.get("kind") != "redis":
             faults.add(f"tables.{name}.limiter", f"must name a store of kind redis; {table.limiter!r} is not one")

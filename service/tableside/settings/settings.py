@@ -110,9 +110,6 @@ TableLocation: TypeAlias = tuple[str, str]
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
 """A host name as clients send it, without a port. `*.` in front matches every name below it."""
 
-Hosts = Annotated[tuple[HostName, ...], Field(max_length=100)]
-"""The accepted host names. None accepts every name, or only the names of this machine if there is no `auth`."""
-
 ROOT_PATH = re.compile("(?!/(v1|console|docs)(/|$))(/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)+")
 """The pattern of a prefix of the service's paths. It does not begin with one of these paths."""
 
@@ -124,12 +121,7 @@ def _checked_root_path(text: str) -> str:
 
 
 RootPath = Annotated[str, AfterValidator(_checked_root_path)]
-"""The prefix of the service's paths behind a reverse proxy."""
-
 Network = Annotated[IPvAnyNetwork, WithJsonSchema({"type": "string", "format": "IP address or network"})]
-
-TrustedProxies = Annotated[tuple[Network, ...], Field(max_length=100)]
-"""The addresses of the proxies whose headers `X-Forwarded-Prefix` and `X-Forwarded-For` the service uses."""
 
 
 class LimitSettings(BaseModel, frozen=True, extra="forbid"):
@@ -190,9 +182,12 @@ class ServiceSettings(BaseModel, frozen=True, extra="forbid"):
     logs: LogSettings = LogSettings()
     traces: TraceSettings = TraceSettings()
     console: ConsoleSettings = ConsoleSettings()
-    hosts: Hosts = ()
+    hosts: tuple[HostName, ...] = Field(default=(), max_length=100)
+    """The accepted host names. None accepts every name, or only the names of this machine if there is no `auth`."""
     root_path: RootPath = ""
-    trusted_proxies: TrustedProxies = ()
+    """The prefix of the service's paths behind a reverse proxy."""
+    trusted_proxies: tuple[Network, ...] = Field(default=(), max_length=100)
+    """The addresses of the proxies whose headers `X-Forwarded-Prefix` and `X-Forwarded-For` the service uses."""
 
 
 class Settings(ServiceSettings, frozen=True, arbitrary_types_allowed=True):
@@ -205,7 +200,12 @@ class Settings(ServiceSettings, frozen=True, arbitrary_types_allowed=True):
 
     def locations(self, store: str, name: str) -> frozenset[TableLocation]:
         """Return the locations of a table's records: one for each partition if the store is partitioned."""
-        return frozenset((part, name) for part in partition_stores(self.stores.get(store), store))
+        return frozenset((part, name) for part in self.stores_of(store))
+
+    def stores_of(self, store: str) -> tuple[str, ...]:
+        """Return the names of the stores that keep a store's records: its partitions, or itself if it has none."""
+        options = self.stores[store].options if store in self.stores else None
+        return options.partitions if isinstance(options, PartitionedSettings) else (store,)
 
     def workers_fault(self, workers: int) -> str | None:
         """Return why this number of worker processes cannot serve the configuration, or None if it can."""
@@ -216,9 +216,3 @@ class Settings(ServiceSettings, frozen=True, arbitrary_types_allowed=True):
         if any(table.cache for table in self.tables.values()):
             return "a cache needs a single worker: a worker would not see the writes of the others"
         return None
-
-
-def partition_stores(settings: StoreSettings | None, store: str) -> tuple[str, ...]:
-    """Return the names of the stores that keep a store's records: its partitions, or itself if it has none."""
-    options = settings.options if settings is not None else None
-    return options.partitions if isinstance(options, PartitionedSettings) else (store,)

@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from yaml.constructor import SafeConstructor
 
-from .faults import Fault, SettingsError
+from .faults import Fault, Faults, SettingsError
 
 FILE_BYTES_MAX = 16 * 2**20
 """Maximum size of a configuration file, and of a file with tokens."""
@@ -43,7 +43,8 @@ _NOT_TEXT = "has a YAML tag that is not supported; a text that begins with ! nee
 def read_text(file: str | Path, path: str = "") -> str:
     """Return the text of a file. Raise SettingsError, with a fault at `path`, if it cannot be read or is too large."""
     try:
-        with open(file, "rb", opener=_open_without_waiting) as opened:
+        # A named pipe without a writer is empty, and does not block.
+        with open(file, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as opened:
             os.set_blocking(opened.fileno(), True)
             content = opened.read(FILE_BYTES_MAX + 1)
         if len(content) > FILE_BYTES_MAX:
@@ -53,12 +54,7 @@ def read_text(file: str | Path, path: str = "") -> str:
         raise SettingsError([Fault(path, f"{file} cannot be read: {error}")]) from None
 
 
-def _open_without_waiting(file: str, flags: int) -> int:
-    """Open a file, also if it is a named pipe without a writer: that one is empty."""
-    return os.open(file, flags | os.O_NONBLOCK)
-
-
-def parse_yaml(text: str, path: str, faults: list[Fault]) -> Any:
+def parse_yaml(text: str, path: str, faults: Faults) -> Any:
     """Return the data in a text, and add their faults, below `path`, to `faults`.
 
     Raise SettingsError if the text is not YAML or exceeds a limit.
@@ -67,11 +63,11 @@ def parse_yaml(text: str, path: str, faults: list[Fault]) -> Any:
         _check_depth(text, path)
         root = yaml.compose(text, _Loader)
     except yaml.YAMLError as error:
-        raise SettingsError([*faults, Fault(path, f"the file is not YAML: {_yaml_problem(error)}")]) from None
+        raise SettingsError([*faults.found, Fault(path, f"the file is not YAML: {_yaml_problem(error)}")]) from None
     try:
         return None if root is None else _YamlReader(faults).value(root, path, 1)
     except SettingsError as error:
-        raise SettingsError([*faults, *error.faults]) from None
+        raise SettingsError([*faults.found, *error.faults]) from None
 
 
 def _check_depth(text: str, path: str) -> None:
@@ -109,7 +105,7 @@ _PROBLEMS = {
 class _YamlReader:
     """Turns nodes into data. Adds faults and continues, as far as the text can still be understood."""
 
-    def __init__(self, faults: list[Fault]) -> None:
+    def __init__(self, faults: Faults) -> None:
         self._faults = faults
         self._constructor = SafeConstructor()
         self._nodes = 0
@@ -125,7 +121,7 @@ class _YamlReader:
         if isinstance(node, yaml.ScalarNode):
             return self._scalar(node, path)
         if node.tag not in _COLLECTIONS:
-            self._add(path, _NOT_TEXT)
+            self._faults.add(path, _NOT_TEXT)
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
         return [self.value(each, _below(path, index), depth + 1) for index, each in enumerate(node.value)]
@@ -134,60 +130,49 @@ class _YamlReader:
         own, merged = dict[str, Any](), dict[str, Any]()
         lines: dict[str, int] = {}
         for name_node, value_node in node.value:
-            name, line = self._name(name_node, path), name_node.start_mark.line + 1
+            line = name_node.start_mark.line + 1
+            if not isinstance(name_node, yaml.ScalarNode):
+                raise SettingsError([Fault(path, f"has a name in line {line} that is not a text")])
+            name, tag = str(name_node.value), name_node.tag
             member = _below(path, name)
+            if tag not in _TEXT and tag != _MERGE:
+                why = f"YAML reads this name as {_KINDS[tag]}: quote it" if tag in _KINDS else _NOT_TEXT
+                self._faults.add(member, why)
             if (first := lines.setdefault(name, line)) != line or name in own:
-                self._add(member, f"is given twice, in {f'lines {first} and' if first != line else 'line'} {line}")
+                self._faults.add(
+                    member, f"is given twice, in {f'lines {first} and' if first != line else 'line'} {line}"
+                )
             value = self.value(value_node, member, depth + 1)
-            if name_node.tag == _MERGE:
-                merged = self._merged(value, member)
-            else:
+            if tag != _MERGE:
                 own[name] = value
+                continue
+            for source in reversed(value) if isinstance(value, list) else [value]:  # the first takes precedence
+                if isinstance(source, dict):
+                    merged |= source
+                else:
+                    self._faults.add(member, "is not a mapping or a list of mappings")
         return {**merged, **own} if merged else own
-
-    def _name(self, node: yaml.Node, path: str) -> str:
-        """Return the name of a member."""
-        if not isinstance(node, yaml.ScalarNode):
-            line = node.start_mark.line + 1
-            raise SettingsError([Fault(path, f"has a name in line {line} that is not a text")])
-        if node.tag not in _TEXT and node.tag != _MERGE:
-            why = f"YAML reads this name as {_KINDS[node.tag]}: quote it" if node.tag in _KINDS else _NOT_TEXT
-            self._add(_below(path, node.value), why)
-        return str(node.value)
-
-    def _merged(self, value: Any, path: str) -> dict[str, Any]:
-        """Return the members that a merge key adds. In a list of mappings, the first takes precedence."""
-        merged: dict[str, Any] = {}
-        for source in reversed(value) if isinstance(value, list) else [value]:
-            if isinstance(source, dict):
-                merged |= source
-            else:
-                self._add(path, "is not a mapping or a list of mappings")
-        return merged
 
     def _scalar(self, node: yaml.ScalarNode, path: str) -> Any:
         if node.tag in _TEXT:
             return node.value
         if node.tag not in _KINDS:
-            self._add(path, _NOT_TEXT)
+            self._faults.add(path, _NOT_TEXT)
             return None
         try:
             if len(node.value) > NUMBER_LENGTH_MAX:
                 raise ValueError
             return self._constructor.construct_object(node)
         except (ArithmeticError, AttributeError, LookupError, ValueError):  # PyYAML's, such as for an impossible date
-            self._add(path, f"cannot be read as {_KINDS[node.tag]}; a text needs quotes")
+            self._faults.add(path, f"cannot be read as {_KINDS[node.tag]}; a text needs quotes")
             return None
-
-    def _add(self, path: str, message: str) -> None:
-        self._faults.append(Fault(path, message))
 
 
 def _below(path: str, name: str | int) -> str:
     return f"{path}.{name}" if path else str(name)
 
 
-def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: list[Fault]) -> object:
+def expand_variables(data: object, environment: Mapping[str, str], path: str, faults: Faults) -> object:
     """Return the data with `${NAME}` replaced by environment variables in every string.
 
     Add a fault for each variable that is malformed or not set.
@@ -200,19 +185,15 @@ def expand_variables(data: object, environment: Mapping[str, str], path: str, fa
         return [expand_variables(value, environment, f"{path}.{index}", faults) for index, value in enumerate(data)]
     if not isinstance(data, str) or "${" not in data:
         return data
-    faults.extend(Fault(path, _malformed(match)) for match in _MALFORMED.finditer(data))
-    missing = [name for name in _VARIABLE.findall(data) if name not in environment]
-    faults.extend(Fault(path, f"the environment variable {name} is not set") for name in missing)
+    for _, name, rest in _MALFORMED.findall(data):
+        # The message omits what follows the name: a default may be a secret.
+        wrong = f"'${{{name}{'…' if rest != '}' else ''}}}' is not a variable: write ${{NAME}}"
+        faults.add(path, wrong if rest else "a ${ has no }: write ${NAME}")
+    for name in _VARIABLE.findall(data):
+        if name not in environment:
+            faults.add(path, f"the environment variable {name} is not set")
     return _VARIABLE.sub(lambda match: environment.get(match[1], match[0]), data)
 
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _MALFORMED = re.compile(rf"(?!{_VARIABLE.pattern})\$\{{([A-Za-z0-9_]*)([^${{}}]*\}})?")
-
-
-def _malformed(match: re.Match[str]) -> str:
-    """Return the message for a malformed variable. It omits what follows the name: a default may be a secret."""
-    _, name, rest = match.groups()
-    if rest is None:
-        return "a ${ has no }: write ${NAME}"
-    return f"'${{{name}{'…' if rest != '}' else ''}}}' is not a variable: write ${{NAME}}"

@@ -25,6 +25,7 @@ from deploy.chart.rendering import (
     workload,
 )
 from tableside.settings import SettingsError, load, validate
+from tableside.settings.faults import Faults
 from tableside.settings.yaml_file import parse_yaml, read_text
 
 PLAIN = st.booleans() | st.integers(-(2**53), 2**53) | st.integers(-(10**9), 10**9).map(lambda n: n / 1000)
@@ -41,7 +42,7 @@ def test_the_service_reads_the_configuration_unchanged(documents: list[dict[str,
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "config.yaml"
         file.write_text(configuration(objects))
-        assert parse_yaml(read_text(file), "", [])["stores"]["other"]["options"] == documents
+        assert parse_yaml(read_text(file), "", Faults())["stores"]["other"]["options"] == documents
 
 
 CHECKED = merged(

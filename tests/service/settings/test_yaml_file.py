@@ -7,18 +7,19 @@ from typing import Any
 import pytest
 import yaml
 
-from tableside.settings import Fault, SettingsError, load
+from tableside.settings import SettingsError, load
+from tableside.settings.faults import Faults
 from tableside.settings.yaml_file import DEPTH_MAX, FILE_BYTES_MAX, NODES_MAX, NUMBER_LENGTH_MAX, parse_yaml, read_text
 
 
 def data_and_faults(text: str) -> tuple[Any, dict[str, str]]:
     """Return the data of a text, and its faults by path."""
-    faults: list[Fault] = []
+    faults = Faults()
     try:
         data = parse_yaml(text, "", faults)
     except SettingsError as error:
-        data, faults = None, error.faults
-    return data, {fault.path: fault.message for fault in faults}
+        data, faults.found = None, error.faults
+    return data, {fault.path: fault.message for fault in faults.found}
 
 
 MULTIPLYING = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
