@@ -48,14 +48,15 @@ def create_app(
     configuration, for workers that start later. A `local` service accepts only host names of this machine.
     """
     exposition = Exposition()
-    in_flight = InFlight(exposition.registry, settings.limits)
+    registry = exposition.registry
+    in_flight = InFlight(registry, settings.limits)
+    metrics = CatalogMetrics(registry)
+    auth = Auth(settings.auth, registry)
     exposition.on_sample(in_flight.sample)
-    metrics = CatalogMetrics(exposition.registry)
-    auth = Auth(settings.auth, exposition.registry)
     hosts = AllowedHosts(settings.hosts, local=local)
     prefix = PathPrefix(settings.root_path, settings.trusted_proxies)
     access_log = AccessLog(settings.logs)
-    audit = AuditLog(settings.logs, prefix.proxies, exposition.registry)
+    audit = AuditLog(settings.logs, prefix.proxies, registry)
     pages = Console(lambda: read_timed(exposition.collect), workers) if settings.console.enabled else None
 
     @asynccontextmanager
@@ -73,7 +74,7 @@ def create_app(
         exposition.on_sample(catalog.sample)
         background_tasks = [_run_every(SAMPLE_INTERVAL_S, exposition.sample)] if exposition.directory else []
         if file is not None:
-            background_tasks.append(Reloader(file, settings, change, exposition.registry, accepted=accepted).run())
+            background_tasks.append(Reloader(file, settings, change, registry, accepted=accepted).run())
         if pages is not None:
             background_tasks.append(pages.run())
         background_tasks += [auth.run(), catalog.follow_generations(), catalog.reachability.run()]
@@ -118,11 +119,7 @@ def create_app(
     app.state.auth = auth
     app.state.exposition = exposition
     app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
-    observers: list[Observer] = [
-        RequestMetrics(exposition.registry),
-        CallerMetrics(exposition.registry, settings.auth),
-        access_log,
-    ]
+    observers: list[Observer] = [RequestMetrics(registry), CallerMetrics(registry, settings.auth), access_log]
     bytes_max = settings.limits.body_bytes_max
     app.middleware_stack = middleware = RequestMiddleware(
         app.router, Router(app.routes), in_flight, auth, hosts, prefix, audit, observers, body_bytes_max=bytes_max

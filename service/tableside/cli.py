@@ -19,7 +19,6 @@ from functools import partial
 from hashlib import sha256
 from ipaddress import ip_address
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn, cast
 
 import typer
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
     from fastapi import FastAPI
 
     from .auth import AuthSettings, Caller
-    from .server import ListenAddress, TlsFiles
+    from .server import ListenAddress
     from .settings import Settings
     from .stores.rocksdb import RocksdbSettings
 
@@ -39,12 +38,6 @@ __all__ = ["app"]
 CONFIG_VARIABLE = "TABLESIDE_CONFIG"
 PASSWORD_VARIABLE = "TABLESIDE_SSL_KEYFILE_PASSWORD"  # noqa: S105  # the name, not a password
 # There is no TABLESIDE_PORT: Kubernetes sets it to an address if there is a service named `tableside`.
-
-GC_THRESHOLD = 50_000
-"""Allocations between garbage collections. A batch allocates tens of thousands of objects."""
-
-SWITCH_INTERVAL_S = 0.0005
-"""How long the event loop waits for the interpreter's lock while a thread computes. Python's default is 5 ms."""
 
 
 def _option(text: str, **more: Any) -> Any:
@@ -87,9 +80,17 @@ def serve(
     local = _is_loopback(host)
     if settings.auth is None and not local and not insecure:
         _usage_error(f"without auth the service listens on loopback only; use --insecure to listen on {host}")
-    from .server import ListenAddress
+    from .server import ListenAddress, TlsError, TlsFiles
 
-    tls = _tls(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
+    if ssl_certfile is None and (ssl_keyfile or ssl_ca_certs):
+        _usage_error("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
+    tls = None
+    if ssl_certfile is not None:
+        tls = TlsFiles(ssl_certfile, ssl_keyfile, ssl_ca_certs, ssl_keyfile_password)
+        try:
+            tls.load()
+        except TlsError as error:
+            _usage_error(str(error))
     pages = ("/docs", *(("/console",) if settings.console.enabled else ()))
     address = ListenAddress(host, port, probes_port, tls, pages)
     _run(settings, config, address, workers, local=settings.auth is None and local and not insecure)
@@ -181,7 +182,7 @@ def _load(config: Path | None) -> "Settings":
 
 def _run(settings: "Settings", config: Path | None, address: "ListenAddress", workers: int, *, local: bool) -> None:
     # The first process of a container ignores signals that have no handler.
-    signal.signal(signal.SIGTERM, _exit_on_signal)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     from .app import create_app
     from .catalog import save_accepted
     from .server import Supervisor, server
@@ -215,34 +216,13 @@ def _make_metrics_directory() -> None:
         _usage_error(f"{DIRECTORY_VARIABLE}: files in {directory} cannot be written")
 
 
-def _tls(
-    certificate: Path | None, key: Path | None, authorities: Path | None, password: str | None
-) -> "TlsFiles | None":
-    from .server import TlsError, TlsFiles
-
-    if certificate is None:
-        if key or authorities:
-            _usage_error("--ssl-keyfile and --ssl-ca-certs need --ssl-certfile")
-        return None
-    tls = TlsFiles(certificate, key, authorities, password)
-    try:
-        tls.load()
-    except TlsError as error:
-        _usage_error(str(error))
-    return tls
-
-
-def _exit_on_signal(sig: int, frame: FrameType | None) -> NoReturn:
-    raise SystemExit(128 + sig)
-
-
 def _configure_process(settings: "Settings") -> None:
-    """Configure this process: its logs, fewer garbage collections during batches, and short waits for threads."""
+    """Configure the logs and the interpreter of this process."""
     from .telemetry import logs
 
     logs.configure(settings.logs)
-    gc.set_threshold(GC_THRESHOLD, 20, 100)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(50_000, 20, 100)  # allocations: a batch allocates tens of thousands of objects
+    sys.setswitchinterval(0.0005)  # seconds that the event loop waits for a thread that computes, by default 5 ms
 
 
 def _is_loopback(host: str) -> bool:
@@ -262,7 +242,7 @@ TOKEN_PREFIX = "tableside_"  # noqa: S105  # a prefix, not a password
 
 PatternOption = Annotated[
     list[str] | None,
-    typer.Option(metavar="PATTERN", help="A pattern of table names, such as profile*. Can be repeated."),
+    _option("A pattern of table names, such as profile*. Can be repeated.", metavar="PATTERN"),
 ]
 
 token = typer.Typer(no_args_is_help=True, help="Create bearer tokens, and show the permissions of a token.")
@@ -297,12 +277,8 @@ def new(
 
 @token.command()
 def explain(
-    config: Annotated[
-        Path, typer.Option("--config", envvar=CONFIG_VARIABLE, help="The configuration file of the service.")
-    ],
-    token_file: Annotated[
-        Path | None, typer.Option("--token-file", help="A file with the token. The default is standard input.")
-    ] = None,
+    config: Annotated[Path, _option("The configuration file of the service.", envvar=CONFIG_VARIABLE)],
+    token_file: Annotated[Path | None, _option("A file with the token. The default is standard input.")] = None,
 ) -> None:
     """Show the caller and permissions of a token, or why it is rejected, with exit code 1."""
     settings = _load(config).auth
