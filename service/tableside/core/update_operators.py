@@ -230,16 +230,14 @@ def _misfit(edit: Edit, present: Json, wanted: str) -> InvalidOperation:
 # The depth of an operand in the value is checked here, so that applying an update never exceeds the depth limit.
 
 
-def _checked_number(operand: Json, depth: int) -> Json:
-    if not is_number(operand):
-        raise InvalidOperation(f"the operand is {kind_of(operand)}, not a number")
+def _checked_scalar(kinds: tuple[type, ...], wanted: str, operand: Json, depth: int) -> Json:
+    if not isinstance(operand, kinds) or isinstance(operand, bool):
+        raise InvalidOperation(f"the operand is {kind_of(operand)}, {wanted}")
     return values.normalize_member(operand)
 
 
-def _checked_number_or_string(operand: Json, depth: int) -> Json:
-    if not (is_number(operand) or isinstance(operand, str)):
-        raise InvalidOperation(f"the operand is {kind_of(operand)}, neither a number nor a string")
-    return values.normalize_member(operand)
+_checked_number = partial(_checked_scalar, (int, float), "not a number")
+_checked_number_or_string = partial(_checked_scalar, (int, float, str), "neither a number nor a string")
 
 
 def _checked_elements(operand: Json, depth: int) -> Json:

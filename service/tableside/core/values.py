@@ -126,14 +126,17 @@ def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[
         return None
     try:
         whole = orjson.dumps(values, None, orjson.OPT_STRICT_INTEGER)
+        if set(map(type, texts)) != {bytes} or whole != b"[%b]" % b",".join(texts):
+            texts = [b"%b" % orjson.dumps(value) for value in values]
+        brackets = _brackets(b"\n".join(texts))  # canonical text escapes a line end
+        if brackets is not None and (brackets <= len(texts) or max(map(_count_brackets, texts)) <= DEPTH_MAX):
+            return texts
     except (orjson.JSONEncodeError, RecursionError):
-        return _encode_each(values)
-    if set(map(type, texts)) != {bytes} or whole != b"[%b]" % b",".join(texts):
-        texts = [b"%b" % orjson.dumps(value) for value in values]
-    brackets = _brackets(b"\n".join(texts))  # canonical text escapes a line end
-    if brackets is None or (brackets > len(texts) and max(map(_count_brackets, texts)) > DEPTH_MAX):
-        return _encode_each(values)
-    return texts
+        pass  # one of the values is not valid, or has numbers that are not canonical
+    try:
+        return [encode(value) for value in values]
+    except InvalidOperation:
+        return None
 
 
 def encode_canonical(value: JsonObject) -> bytes:
@@ -217,13 +220,6 @@ def is_number(value: object) -> bool:
 def kind_of(value: object) -> str:
     """Return the type of a JSON value with its article, such as `a string`."""
     return "a number" if is_number(value) else _KINDS[type(value)]
-
-
-def _encode_each(values: Sequence[object]) -> list[bytes] | None:
-    try:
-        return [encode(value) for value in values]
-    except InvalidOperation:
-        return None
 
 
 def _brackets(text: bytes) -> int | None:
