@@ -232,7 +232,7 @@ async def test_the_number_of_remembered_callers_is_limited() -> None:
     buckets.of("c")
     assert buckets.of("a") is first
     buckets.of("d")
-    assert len(buckets) == 3
+    assert len(buckets._buckets) == 3
     assert buckets.of("a") is first
     assert buckets.of("b") is not second, "forgotten when another came"
 

@@ -61,9 +61,9 @@ class RateLimit(Policy):
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
         gate = self._gates.get(direction(operations))
-        return await (
-            self._inner.apply(operations, budget) if gate is None else gate.apply(self._inner, operations, budget)
-        )
+        if gate is None:
+            return await self._inner.apply(operations, budget)
+        return await gate.apply(self._inner, operations, budget)
 
     def _gate(self, way: Direction, rate: Rate) -> "Gate":
         table = self.spec.name
@@ -99,8 +99,7 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
         taken = await self._take(count, budget.until, credit)
         if taken == count:
             return await store.apply(operations, budget)
-        parts: list[asyncio.Task[Sequence[Outcome]]] = []
-        sent = 0
+        parts, sent = list[asyncio.Task[Sequence[Outcome]]](), 0
         try:
             async with asyncio.TaskGroup() as group:
                 while taken:
@@ -173,10 +172,6 @@ class Buckets:
         self._callers_max = callers_max
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
         self._shared = Bucket(rate)
-
-    def __len__(self) -> int:
-        """Return the number of callers with a bucket."""
-        return len(self._buckets)
 
     def of(self, name: str) -> Bucket:
         """Return a caller's bucket."""

@@ -31,7 +31,6 @@ from .credits import SHARE_S, Bucket, Rate
 log = logging.getLogger(__name__)
 
 RESPONSE_TIMEOUT_S = 0.25
-"""Timeout of a response of Redis."""
 
 CONNECT_TIMEOUT_S = 2.0
 """Timeout of the first response, which may need connections to several nodes."""
@@ -40,7 +39,6 @@ PROBE_INTERVAL_S = 1.0
 """Interval between probes of an unreachable Redis."""
 
 KEY_PREFIX = "tableside-limits"
-"""Prefix of the library's keys."""
 
 _UNREACHABLE = (StorageError, RedisClusterException, TimeoutError, OSError)
 """The library wraps the driver's errors in StorageError, except RedisClusterException: no node responds."""
@@ -105,20 +103,22 @@ class SharedCredits:
             return None
         try:
             async with asyncio.timeout(RESPONSE_TIMEOUT_S if self._answered else CONNECT_TIMEOUT_S):
-                taken = await self._take(item, name, count)
+                taken = count if await self._limiter.hit(item, name, cost=count * UNITS) else 0
+                if not taken:
+                    left = (await self._limiter.get_window_stats(item, name)).remaining // UNITS
+                    if 0 < left < count and await self._limiter.hit(item, name, cost=left * UNITS):
+                        taken = left
         except _UNREACHABLE as error:
             if self._probing is None:
-                log.warning("the shared limiter is unreachable, each replica limits itself: %s", _reason(error))
+                # The message of Redis only if it rejects the connection or a script.
+                cause = error.__cause__ or error
+                message = f": {cause}" if isinstance(cause, AuthenticationError | ResponseError) else ""
+                reason = type(cause).__name__ + message
+                log.warning("the shared limiter is unreachable, each replica limits itself: %s", reason)
                 self._probing = asyncio.create_task(self._probe())
             return None
         self._answered = True
         return taken
-
-    async def _take(self, item: RateLimitItem, name: str, count: int) -> int:
-        if await self._limiter.hit(item, name, cost=count * UNITS):
-            return count
-        left = (await self._limiter.get_window_stats(item, name)).remaining // UNITS
-        return left if 0 < left < count and await self._limiter.hit(item, name, cost=left * UNITS) else 0
 
     async def close(self) -> None:
         """Close the connections."""
@@ -171,8 +171,18 @@ class SharedBucket:
         self._waiting += count
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as bound, self._turn:
-                if not await self._wait(until):
-                    return 0
+                while not self._taken:
+                    asked = min(self._waiting, self._most)
+                    available = await self._shared.take(self._item, self._name, asked)
+                    if available is None:
+                        self._fallbacks.inc()
+                        available = self._own.take_now(asked)
+                    self._taken = available
+                    if not available:
+                        self._ready_at = time.monotonic() + self._credit_s
+                        if self._ready_at > until:
+                            return 0
+                        await asyncio.sleep(min(max(self._credit_s, POLL_MIN_S), POLL_MAX_S))
                 taken = min(count, self._taken)
                 self._taken -= taken
                 return taken
@@ -187,22 +197,6 @@ class SharedBucket:
         """Return the rest of the time of one credit since Redis last had none. Only Redis has the exact time."""
         return max(0.0, self._ready_at - time.monotonic())
 
-    async def _wait(self, until: float) -> bool:
-        """Wait until there are credits for the waiting calls. Return whether there are some by `until`."""
-        while not self._taken:
-            asked = min(self._waiting, self._most)
-            taken = await self._shared.take(self._item, self._name, asked)
-            if taken is None:
-                self._fallbacks.inc()
-                taken = self._own.take_now(asked)
-            self._taken = taken
-            if not taken:
-                self._ready_at = time.monotonic() + self._credit_s
-                if self._ready_at > until:
-                    return False
-                await asyncio.sleep(min(max(self._credit_s, POLL_MIN_S), POLL_MAX_S))
-        return True
-
 
 def _where(host: str, port: int) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -213,10 +207,3 @@ def _options(connection: dict[str, Any]) -> dict[str, Any]:
     options = {name: value for name, value in connection.items() if name != "connection_class"}
     timeouts = dict.fromkeys(("socket_connect_timeout", "socket_timeout"), CONNECT_TIMEOUT_S)
     return options | timeouts | {"retry": None, "ssl": connection.get("connection_class") is not None}
-
-
-def _reason(error: Exception) -> str:
-    """Return the type of an error, and the message of Redis if it rejects the connection or a script."""
-    cause = error.__cause__ or error
-    rejected = isinstance(cause, AuthenticationError | ResponseError)
-    return f"{type(cause).__name__}: {cause}" if rejected else type(cause).__name__
