@@ -9,7 +9,6 @@ import asyncio
 import math
 import re
 from collections.abc import Callable, Sequence
-from functools import partial
 from itertools import chain
 from typing import Any, TypeAlias, TypedDict, Unpack
 
@@ -177,11 +176,12 @@ class Node:
             if yielder.due:
                 await yielder.maybe_yield()
             packed.append([ASKING] * asking + command.packed(script_text=script_text))
-        requests = list(chunks_of(packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, lambda parts: sum(map(len, parts))))
         stride = 2 if asking else 1
         calls = [
             self.send(list(chain.from_iterable(request)), stride * len(request), until, **options)
-            for request in requests
+            for request in chunks_of(
+                packed, REQUEST_COMMANDS_MAX, REQUEST_BYTES_MAX, lambda parts: sum(map(len, parts))
+            )
         ]
         answers = await gather_bounded(calls, REQUESTS_CONCURRENCY_MAX)
         return [reply for replies in answers for reply in replies[stride - 1 :: stride]]
@@ -229,25 +229,40 @@ class BudgetExceeded(Exception):
     """The replies to a request have more bytes than its budget."""
 
 
-class ReplyReceiver(asyncio.Protocol):
-    """Parses the replies to one request at a time."""
+class NodeConnection(asyncio.Protocol):
+    """A connection of the driver that receives data itself once it has connected. It carries one request at a time.
 
-    def __init__(self, make_parser: Callable[[], Reader]) -> None:
+    `is_reusable`: it is open, and has received only replies to its requests.
+    """
+
+    is_reusable = False
+    _writer: asyncio.StreamWriter | None
+    _reader: asyncio.StreamReader | None
+    _parser: Any
+    _complete: asyncio.Future[None] | None = None
+    _received_bytes = 0
+
+    async def connect(self) -> None:
+        """Connect and authenticate by the driver."""
+        await super().connect()  # type: ignore[misc]  # a method of the driver's connections
+        if self._writer is None or self._writer.transport.is_closing() or await self.can_read():  # type: ignore[attr-defined]  # likewise
+            raise exceptions.ConnectionError("the server closed the connection, or has sent unexpected data")
+        self._new_reader()
         self.is_reusable = True
-        self._make_parser = make_parser
-        self._parser = make_parser()
-        self._loop = asyncio.get_running_loop()
-        self._complete: asyncio.Future[None] | None = None
-        self._replies: list[Reply] = []
-        self._count = 0
-        self._budget: ReadBudget | None = None
-        self._received_bytes = 0
+        self._writer.transport.set_protocol(self)
 
-    def expect(self, replies: list[Reply], count: int, budget: ReadBudget | None) -> asyncio.Future[None]:
-        """Return a future that is done when `count` replies have been appended, or the connection has failed."""
+    async def exchange(
+        self, parts: Sequence[bytes], replies: list[Reply], count: int, budget: ReadBudget | None
+    ) -> None:
+        """Send a request of `count` commands, and append their replies to `replies` as they arrive.
+
+        Raise BudgetExceeded if they have too many bytes, and an error of the driver or OSError if the connection fails.
+        """
+        assert self._writer is not None
         self._replies, self._count, self._budget, self._received_bytes = replies, count, budget, 0
-        self._complete = self._loop.create_future()
-        return self._complete
+        self._complete = asyncio.get_running_loop().create_future()
+        self._writer.transport.writelines(parts)
+        await self._complete
 
     def data_received(self, data: bytes) -> None:
         """Append the replies that are complete."""
@@ -260,17 +275,17 @@ class ReplyReceiver(asyncio.Protocol):
             if self._budget.exceeded:
                 self._end(BudgetExceeded())
                 return
-        parser, replies = self._parser, self._replies
+        reader, replies = self._hiredis, self._replies
         try:
-            parser.feed(data)
+            reader.feed(data)
             while len(replies) < self._count:
-                if (reply := parser.gets()) is False:
+                if (reply := reader.gets()) is False:
                     return
                 replies.append(reply)
         except exceptions.InvalidResponse as error:
             self._end(error)
             return
-        self.is_reusable = not parser.has_data()
+        self.is_reusable = not reader.has_data()
         self._end(None)
 
     def eof_received(self) -> None:
@@ -285,7 +300,7 @@ class ReplyReceiver(asyncio.Protocol):
         complete, self._complete = self._complete, None
         self._replies = []
         if error is not None or self._received_bytes > BUFFER_BYTES_MAX:
-            self._parser = self._make_parser()
+            self._new_reader()
         if complete is None or complete.done():  # No request, or a cancelled one.
             self.is_reusable = False
         elif error is None:
@@ -293,41 +308,8 @@ class ReplyReceiver(asyncio.Protocol):
         else:
             complete.set_exception(error)
 
-
-class NodeConnection:
-    """A connection of the driver whose streams are replaced once it has connected. It carries one request at a time."""
-
-    _writer: asyncio.StreamWriter | None
-    _reader: asyncio.StreamReader | None
-    _parser: Any
-    _receiver: ReplyReceiver | None = None
-
-    async def connect(self) -> None:
-        """Connect and authenticate by the driver."""
-        await super().connect()  # type: ignore[misc]  # a method of the driver's connections
-        if self._writer is None or self._writer.transport.is_closing() or await self.can_read():  # type: ignore[attr-defined]  # likewise
-            raise exceptions.ConnectionError("the server closed the connection, or has sent unexpected data")
-        make_parser = partial(Reader, protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
-        self._receiver = ReplyReceiver(make_parser)
-        self._writer.transport.set_protocol(self._receiver)
-
-    @property
-    def is_reusable(self) -> bool:
-        """Whether the connection is open, and has received only replies to its requests."""
-        return self._receiver is not None and self._receiver.is_reusable
-
-    async def exchange(
-        self, parts: Sequence[bytes], replies: list[Reply], count: int, budget: ReadBudget | None
-    ) -> None:
-        """Send a request of `count` commands, and append their replies to `replies` as they arrive.
-
-        Raise BudgetExceeded if they have too many bytes, and an error of the driver or OSError if the connection fails.
-        """
-        assert self._writer is not None
-        assert self._receiver is not None
-        complete = self._receiver.expect(replies, count, budget)
-        self._writer.transport.writelines(parts)
-        await complete
+    def _new_reader(self) -> None:
+        self._hiredis = Reader(protocolError=exceptions.InvalidResponse, replyError=self._parser.parse_error)
 
     async def disconnect(self, *_: Any, **__: Any) -> None:
         """Close the connection, as the driver does after errors, without waiting for a peer that does not read."""
