@@ -65,7 +65,10 @@ class RedisBackend:
 
         Raise InvalidOperation if a server does not match the `cluster` setting, Unsupported if its version is too old.
         """
-        infos = [_parse_info(reply) for reply in await self._ask_nodes("INFO", OPEN_TIMEOUT_S)]
+        infos: list[dict[str, str]] = []
+        for reply in await self._ask_nodes("INFO", OPEN_TIMEOUT_S):
+            lines = expected(reply, bytes).decode(errors="replace").splitlines()
+            infos.append(dict(line.split(":", 1) for line in lines if ":" in line))
         self._opened = True
         for info in infos:
             version = info.get("redis_version", "")
@@ -78,14 +81,9 @@ class RedisBackend:
         names, index = _names_and_index(spec, cluster=self._servers.is_cluster, never_evicts=never_evicts)
         if spec.create and spec.generation == 1:
             expected(await self._run(("SADD", TABLES_KEY, spec.name_in_store), writes=True), int)
+        evicts_all = any(policy.startswith("allkeys-") for policy in policies)
         return RedisStore(
-            self._servers,
-            spec,
-            names,
-            index,
-            self._health,
-            never_evicts=never_evicts,
-            evicts_all=any(policy.startswith("allkeys-") for policy in policies),
+            self._servers, spec, names, index, self._health, never_evicts=never_evicts, evicts_all=evicts_all
         )
 
     async def tables(self) -> list[str]:
@@ -124,11 +122,6 @@ class RedisBackend:
         until = time.monotonic() + OPEN_TIMEOUT_S
         [reply] = await self._servers.run([Command(words, slot_of(TABLES_KEY))], until, writes=writes)
         return reply
-
-
-def _parse_info(reply: Reply) -> dict[str, str]:
-    lines = [line.partition(":") for line in expected(reply, bytes).decode(errors="replace").splitlines()]
-    return {name: text for name, colon, text in lines if colon}
 
 
 def _names_and_index(spec: TableSpec, *, cluster: bool, never_evicts: bool) -> tuple[KeyNames, PartitionIndex | None]:

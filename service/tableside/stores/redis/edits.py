@@ -9,7 +9,7 @@ a string is escaped. Compare-and-set decides all other updates, and all errors.
 import re
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeAlias
 
 import msgspec
 import orjson
@@ -133,15 +133,10 @@ end)
 )
 
 
-class _Plan(msgspec.Struct, frozen=True):
-    """The script's arguments for an update: the edits, and the value to put if the record is absent."""
+_Plan: TypeAlias = tuple[bytes, bytes, bytes]
+"""The script's arguments for an update: the edits, the value to put if the record is absent, and its time to live."""
 
-    edits: bytes
-    default: bytes = b""
-    default_ttl_ms: int = 0
-
-
-_NO_PLAN = _Plan(b"")
+_NO_PLAN = (b"", b"", b"0")
 """The script leaves the record unchanged, and compare-and-set applies the update."""
 
 
@@ -159,13 +154,8 @@ class RecordEditor:
         plans = [self._plan(*update) for update in members]
         if plans.count(_NO_PLAN) == len(plans):
             return await self._writes.compare_and_set.apply(updates, until)
-        arguments = [
-            shared([plan.edits for plan in plans]),
-            pack_all([b""] * len(plans)),
-            shared([plan.default for plan in plans]),
-            shared([b"%d" % plan.default_ttl_ms for plan in plans]),
-            side_elements(updates),
-        ]
+        edits, defaults, ttls_ms = map(shared, zip(*plans, strict=True))
+        arguments = [edits, pack_all([b""] * len(plans)), defaults, ttls_ms, side_elements(updates)]
         results = await self._writes.run(EDIT, updates.keys, arguments, until)
         edited = [result if type(result) is list else (b"", 0, 0) for result in results]
         raws, expiries_ms, created = zip(*edited, strict=True)
@@ -180,10 +170,9 @@ class RecordEditor:
         return await self._writes.outcomes(updates, columns, results, until)
 
     def _plan(self, key: Key, changes: Changes, default: bytes | None) -> _Plan:
-        if self._writes.compare_and_set.is_contended(key):
-            return _NO_PLAN
         text = packed(changes, 0)  # 1 and True have different texts, although they are equal.
-        if changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX:
+        is_long = changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX
+        if is_long or self._writes.compare_and_set.is_contended(key):
             return _NO_PLAN
         return self._plan_of_text(text, default)
 
@@ -203,15 +192,15 @@ class RecordEditor:
             if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
                 return _NO_PLAN
             words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(edit.operand).decode()))
-        plan = _Plan(msgspec.msgpack.encode(words))
-        if len(plan.edits) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
+        text = msgspec.msgpack.encode(words)
+        if len(text) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
         if default is None:
-            return plan
+            return text, b"", b"0"
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         update = Update(("",) * len(self._spec.key.fields), changes, default)
         created = transition(None, update, self._spec, now_ms=0, etag="")
         stored = created.stored if isinstance(created, Changed) else None
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
-        return _Plan(plan.edits, stored.value, stored.expires_ms)
+        return text, stored.value, b"%d" % stored.expires_ms

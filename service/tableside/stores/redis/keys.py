@@ -87,10 +87,7 @@ class KeyNames:
         return key if self.for_keys([key])[0].encode() == name else None
 
     def named_keys(self, names: Sequence[bytes]) -> list[NamedKey]:
-        """Return the names of this table's records and their keys. All given names match `pattern`.
-
-        Makes few calls if all keys are valid strings in ASCII.
-        """
+        """Return the names of this table's records and their keys. All given names match `pattern`."""
         start = len(self.prefix)
         try:
             texts = list(map(bytes.decode, names))

@@ -19,7 +19,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 from xxhash import xxh3_128_hexdigest
@@ -44,9 +44,7 @@ from .connection import EXPIRY_UNKNOWN
 from .errors import WRONG_TYPE, from_unexpected_reply
 from .keys import slot_of
 from .scripts import FAILURE, Command, Script
-from .servers import Servers, in_order
-
-Result = TypeVar("Result")
+from .servers import Result, Servers, in_order
 
 SCRIPT_RECORDS_MAX = 16
 """Reads of up to this many records are faster with the script."""
@@ -59,6 +57,7 @@ _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
 _BRACE = ord("{")
+_STRINGS = {bytes, type(None)}
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 
@@ -76,7 +75,7 @@ etag_of: Callable[[bytes], str] = xxh3_128_hexdigest
 
 
 def value_of(raw: bytes) -> bytes:
-    """Return the value of a record's bytes that `pack` has returned."""
+    """Return the value of a record's bytes that `pack_all` has returned."""
     return raw[:-_SUFFIX_LENGTH]
 
 
@@ -133,6 +132,8 @@ def _value(raw: bytes) -> bytes:
 
 _INVALID = "another tool wrote the record's side key, and it does not contain orders and writers' tokens"
 
+_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")  # printable ASCII without quotes and backslashes: no escapes in JSON
+
 _decode = msgspec.json.Decoder(list[int | dict[str, int] | tuple[str, int]]).decode
 
 
@@ -180,10 +181,6 @@ def _order(order: int | None) -> bytes:
 def is_simple(token: Token) -> bool:
     """Return whether a script can compare the token with those of a side key."""
     return _SIMPLE_WRITER.fullmatch(token.writer) is not None
-
-
-_SIMPLE_WRITER = re.compile(r"[ !#-\[\]-~]+")
-"""The names of writers that have no escapes in JSON: printable ASCII without quotes and backslashes."""
 
 
 # Reads of many records
@@ -291,6 +288,3 @@ class RecordReader:
 
 def _outcomes(raws: list[bytes | None], sides: object, expiries: list[int], wrong_types: frozenset[int]) -> Results:
     return read_all(raws, expiries, dict.fromkeys(wrong_types, wrong_type()))
-
-
-_STRINGS = {bytes, type(None)}

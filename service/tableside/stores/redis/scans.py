@@ -1,4 +1,6 @@
-"""Scans of a table in no order: SCAN over the names with the table's prefix, node by node and page by page.
+"""Scans: of a table in no order, and of a partition in sort order, from its index.
+
+A scan of a table sends SCAN for the names with the table's prefix, node by node and page by page.
 
 SCAN returns every key that exists throughout the scan if its cursors are followed on one run of a server. A position
 therefore contains the server's run id and a cursor. After a restart of the server, or a failover to another node, the
@@ -7,6 +9,11 @@ scan.
 
 If a page has no room for all names of a cursor, the position also contains digests of the returned names, which the
 next page skips when it repeats the SCAN.
+
+Another tool may have added records to a partition without the index. Unless the table is `exclusive`, a scan therefore
+first reads the names in the database, page by page without records, and adds the missing ones to the index. The indexes
+of an exclusive table are completed in the same way, once, and then have a mark for each slot. Later scans find the mark
+and read only the index.
 """
 
 import math
@@ -22,9 +29,9 @@ from ...core import (
     PAGE_SEARCH_S,
     READ_BYTES_MAX,
     MalformedRequest,
-    Outcome,
     Page,
     PageBuilder,
+    Part,
     Record,
     Results,
     Scan,
@@ -32,11 +39,12 @@ from ...core import (
     TableError,
 )
 from .connection import Node
-from .errors import expected, from_unexpected_reply
-from .keys import ALL_SLOTS, KeyNames, NamedKey, format_slots, parse_slots, slot_of, slots_of_split
+from .errors import Expected, expected, from_unexpected_reply
+from .keys import ALL_SLOTS, KeyNames, NamedKey, PartitionIndex, format_slots, parse_slots, slot_of, slots_of_split
 from .records import SCRIPT_RECORDS_MAX, RecordReader
-from .scripts import Command
+from .scripts import Command, RecordScript, Script
 from .servers import Servers
+from .writes import RecordWriter
 
 COUNT_MAX = 512
 """How many keys one SCAN inspects if many match. Also limits the digests in a position."""
@@ -77,18 +85,13 @@ class Position(msgspec.Struct, frozen=True, array_like=True):
     given: bytes = b""
     count: int = 0
 
-    def to_bytes(self) -> bytes:
-        """Return the position in its serialized form."""
-        return msgspec.json.encode(self)
-
     @staticmethod
     def from_bytes(text: bytes) -> "Position":
-        """Parse the result of `to_bytes`. Raise MalformedRequest for anything else."""
+        """Parse a position in JSON. Raise MalformedRequest for anything else."""
         try:
             position = msgspec.json.decode(text, type=Position)
             parse_slots(position.left)
-            if position.part:
-                parse_slots(position.part)
+            parse_slots(position.part or position.left)
             if not (0 <= position.cursor < 2**64 and 0 <= position.count <= COUNT_SPARSE_MAX):
                 raise ValueError
         except ValueError:  # msgspec's own errors too
@@ -170,40 +173,32 @@ class Keyspace:
         return parse_slots(owned) - migrating if owned else frozenset()
 
 
-class NamedPageBuilder(PageBuilder):
-    """Reads and collects the records of one page. `absent` are the records that were not there."""
-
-    def __init__(self, scan: Scan, reads: RecordReader) -> None:
-        super().__init__(scan)
-        self.absent: list[NamedKey] = []
-        self._scan = scan
-        self._reads = reads
-
-    async def fill(self, candidates: Sequence[NamedKey]) -> int:
-        """Add records until the page is complete, and return the number of candidates that were processed."""
-        taken = 0
-        while taken < len(candidates) and not self.complete:
-            count = FIRST_VALUES
-            if self.count:  # As many as fit if they have the average size of those so far.
-                left_bytes = max(0, min(READ_BYTES_MAX, self.bytes_left))
-                count = 1 + left_bytes * self.count // max(1, self._scan.bytes_max - self.bytes_left)
-            batch = candidates[taken : taken + count]
-            taken += self._add(batch, await self._reads.get([name for name, _ in batch], math.inf))
-        return taken
-
-    def _add(self, candidates: Sequence[NamedKey], outcomes: Sequence[Outcome]) -> int:
-        if isinstance(outcomes, Results) and self.add_all([key for _, key in candidates], outcomes):
-            return len(candidates)
-        for taken, ((name, key), outcome) in enumerate(zip(candidates, outcomes, strict=True)):
-            if self.complete or outcome is NOT_READ:
-                return taken
+async def fill(
+    page: PageBuilder, scan: Scan, reads: RecordReader, candidates: Sequence[NamedKey]
+) -> tuple[int, list[NamedKey]]:
+    """Add records until the page is complete. Return how many candidates were processed, and those without a record."""
+    taken, absent = 0, list[NamedKey]()
+    while taken < len(candidates) and not page.complete:
+        count = FIRST_VALUES
+        if page.count:  # As many as fit if they have the average size of those so far.
+            left_bytes = max(0, min(READ_BYTES_MAX, page.bytes_left))
+            count = 1 + left_bytes * page.count // max(1, scan.bytes_max - page.bytes_left)
+        batch = candidates[taken : taken + count]
+        outcomes = await reads.get([name for name, _ in batch], math.inf)
+        if isinstance(outcomes, Results) and page.add_all([key for _, key in batch], outcomes):
+            taken += len(batch)
+            continue
+        for (name, key), outcome in zip(batch, outcomes, strict=True):
+            if page.complete or outcome is NOT_READ:
+                break
             if isinstance(outcome, TableError):
                 raise outcome.of_scan(key)
             if isinstance(outcome, Record):
-                self.add(key, outcome)
+                page.add(key, outcome)
             else:
-                self.absent.append((name, key))
-        return len(candidates)
+                absent.append((name, key))
+            taken += 1
+    return taken, absent
 
 
 async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: RecordReader) -> Page:
@@ -212,7 +207,7 @@ async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: Record
         start = Position(format_slots(slots_of_split(scan.split)))
     else:
         start = Position.from_bytes(scan.position)
-    keyspace, page = Keyspace(servers, names.pattern(scan), start), NamedPageBuilder(scan, reads)
+    keyspace, page = Keyspace(servers, names.pattern(scan), start), PageBuilder(scan)
     seen, count = set[bytes](), start.count or min(scan.limit, COUNT_MAX)
     for ends_at in rounds():
         if (found := await keyspace.scan(count)) is None:
@@ -226,7 +221,8 @@ async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: Record
                 count = max(1, count // 4)
                 continue
         seen.update(fresh)
-        if (taken := await page.fill(candidates)) < len(candidates):
+        taken, _ = await fill(page, scan, reads, candidates)
+        if taken < len(candidates):
             given = b"".join(xxh3_64_digest(name.encode()) for name, _ in candidates[:taken])
             keyspace.position = replace(position, given=position.given + given)
             break
@@ -237,7 +233,7 @@ async def read_page(scan: Scan, servers: Servers, names: KeyNames, reads: Record
         # If the page had no room for all of the next SCAN, that would be in vain.
         wanted = max(1, min(page.room * 3 // 4, COUNT_MAX))
         count = max(1, min(count * wanted // len(candidates) if candidates else count * 2, COUNT_SPARSE_MAX))
-    return Page(page.records, None if keyspace.position is None else keyspace.position.to_bytes())
+    return Page(page.records, None if keyspace.position is None else msgspec.json.encode(keyspace.position))
 
 
 def _fresh(position: Position, names: list[bytes], seen: set[bytes]) -> list[bytes]:
@@ -251,3 +247,130 @@ def table_records(names: Sequence[bytes], table: KeyNames, position: Position) -
     """Return the records of a table among names from SCAN, each once, in the slots that the scan covers."""
     part, found = parse_slots(position.part), table.named_keys(list(dict.fromkeys(names)))
     return found if part is ALL_SLOTS else [(name, key) for name, key in found if slot_of(name) in part]
+
+
+# Scans of a partition
+
+MEMBERS_MAX = 512
+"""How many members of the index to read in one call."""
+
+_IN_INDEX = b"i"
+"""Begins a position in the index, followed by the last member that was returned."""
+
+INDEX = RecordScript("""
+-- Makes the index agree with the records, without arguments. Writes nothing if it already does, as for scans of a
+-- read-only replica. Returns 0 for each record.
+local results = {}
+for at = 1, count do
+  local index, expiring, member = KEYS[count * 2 + at], KEYS[count * 3 + at], argument(1, at)
+  local succeeded, error = pcall(function()
+    local expires = redis.call('PEXPIRETIME', KEYS[at])
+    local indexed, score = redis.call('ZSCORE', index, member), redis.call('ZSCORE', expiring, member)
+    if (expires ~= ABSENT) == (indexed ~= false) and math.max(expires, 0) == tonumber(score or 0) then return end
+    local changes = changes_of(index, expiring)
+    if expires == ABSENT then remove(changes, member) else add(changes, member, math.max(expires, 0)) end
+  end)
+  results[at] = succeeded and 0 or failure(error)
+end
+write_indexes()
+return results
+""")
+
+COMPLETE_SCRIPT = Script("""
+-- Sets KEYS[1], the mark of a complete index, if the server's run id is ARGV[1]. Returns whether it is.
+if not string.find(redis.call('INFO', 'server'), 'run_id:' .. ARGV[1], 1, true) then return 0 end
+redis.call('SET', KEYS[1], '1')
+return 1
+""")
+
+
+class PartitionScanner:
+    """Reads pages of one partition."""
+
+    def __init__(
+        self, servers: Servers, names: KeyNames, index: PartitionIndex, reads: RecordReader, writes: RecordWriter
+    ) -> None:
+        self._servers = servers
+        self._names = names
+        self._index = index
+        self._reads = reads
+        self._writes = writes
+
+    async def page(self, scan: Scan, partition: Part) -> Page:
+        """Read a page in sort order. The first pages have no records while the index is completed."""
+        self._index.bounds(scan.prefix, None)  # raises for a prefix of an integer
+        if scan.position is not None and scan.position[:1] == _IN_INDEX:
+            return await self._indexed_page(scan, partition, scan.position[1:])
+        if scan.position is not None or not await self._is_complete(partition):
+            position = await self._complete_index(scan, partition)
+            if position is not None:
+                return Page([], msgspec.json.encode(position))
+        return await self._indexed_page(scan, partition, None)
+
+    # Reading the index
+
+    async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
+        page, name = PageBuilder(scan), self._index.name(partition)
+        for _ in rounds():
+            count = min(page.room, MEMBERS_MAX)
+            words = ("ZRANGE", name, *self._index.bounds(scan.prefix, after), "BYLEX", "LIMIT", 0, count)
+            members = await self._ask(list, Command(words, slot_of(name)))
+            decoded = [(at, self._index.key(partition, member)) for at, member in enumerate(members)]
+            keys = {at: key for at, key in decoded if key is not None}
+            candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
+            filled, absent = await fill(page, scan, self._reads, candidates)
+            await self._update_index(absent)  # A read-only server refuses, which changes nothing.
+            processed = len(members) if filled == len(candidates) else list(keys)[filled]
+            if processed == len(members) < count:
+                return Page(page.records, None)
+            after = members[processed - 1]
+            if page.complete:
+                break
+        return Page(page.records, _IN_INDEX + (after or b""))
+
+    async def _is_complete(self, partition: Part) -> bool:
+        slot = slot_of(self._index.name(partition))
+        return self._index.exclusive and await self._ask(int, Command(("EXISTS", self._mark(slot)), slot)) == 1
+
+    async def _ask(self, kind: type[Expected], command: Command) -> Expected:
+        [reply] = await self._servers.run([command], math.inf)
+        return expected(reply, kind)
+
+    # Completing the index
+
+    async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
+        """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
+        pattern = self._names.pattern(Scan(1) if self._index.exclusive else replace(scan, position=None))
+        if scan.position is not None:
+            start = Position.from_bytes(scan.position)
+        else:
+            one_slot = self._servers.is_cluster and not self._index.exclusive
+            start = Position(format_slots({slot_of(self._index.name(partition))} if one_slot else ALL_SLOTS))
+        keyspace, count = Keyspace(self._servers, pattern, start), COUNT_MAX
+        for _ in rounds():
+            if (found := await keyspace.scan(count)) is None:
+                continue
+            position, names = found
+            records = table_records(names, self._names, position)
+            for error in await self._update_index(records):
+                raise error
+            count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
+            finished = await keyspace.advance()
+            if finished and self._index.exclusive:
+                # Mark the indexes of slots as complete, unless another server now has their place.
+                marked = sorted(finished) if self._servers.is_cluster else [0]
+                marks = [Command((), at, COMPLETE_SCRIPT, [[self._mark(at)]], [[position.run]]) for at in marked]
+                for reply in await self._servers.run(marks, math.inf, writes=True):
+                    expected(reply, int)
+            if keyspace.position is None:
+                break
+        return keyspace.position
+
+    async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
+        if not records:
+            return []
+        results = await self._writes.run(INDEX, [key for _, key in records], [], math.inf)
+        return [result for result in results if isinstance(result, TableError)]
+
+    def _mark(self, slot: int) -> str:
+        return self._index.mark(slot if self._servers.is_cluster else None)

@@ -198,15 +198,15 @@ class Cluster:
 
     async def run(self, commands: Sequence[Command], until: float, **options: Unpack[RunOptions]) -> list[Reply]:
         """Send commands to the nodes of their slots and return the reply to each."""
-        replies, pending = dict[int, Reply](), list(range(len(commands)))
+        replies, pending = dict[int, Reply](), dict(enumerate(commands))
         for attempt in range(ATTEMPTS_MAX):
             try:
                 await self._refresh_slots(until)
             except TableError as error:
                 replies.update(dict.fromkeys(pending, error))
                 break
-            await self._send(commands, pending, replies, until, options)
-            pending = [index for index in pending if isinstance(replies[index], _REDIRECTED)]
+            await self._send(pending, replies, until, options)
+            pending = {index: pending[index] for index in pending if isinstance(replies[index], _REDIRECTED)}
             pause_s = exponential_backoff_s(attempt, RETRY_PAUSE_S, RETRY_PAUSE_MAX_S, random.random)
             if not pending or time.monotonic() + pause_s >= until:
                 break
@@ -238,9 +238,7 @@ class Cluster:
     def connections(self) -> Connections:
         """Return the current number of connections to all known nodes."""
         nodes = [node.connections() for node in self._nodes.values()]
-        return Connections(
-            sum(node.in_use for node in nodes), sum(node.open for node in nodes), sum(node.most for node in nodes)
-        )
+        return Connections(*(sum(getattr(node, name) for node in nodes) for name in ("in_use", "open", "most")))
 
     def close(self) -> None:
         """Close all connections."""
@@ -248,31 +246,24 @@ class Cluster:
             node.close()
 
     async def _send(
-        self,
-        commands: Sequence[Command],
-        pending: Sequence[int],
-        replies: dict[int, Reply],
-        until: float,
-        options: RunOptions,
+        self, pending: dict[int, Command], replies: dict[int, Reply], until: float, options: RunOptions
     ) -> None:
         """Send pending commands to their nodes, set their replies, and update the slot map from redirections.
 
         After an ASK redirection, a command is sent once to the node that it names instead of the owner of the slot.
         """
         targets: dict[tuple[Address, bool], list[int]] = {}
-        for index in pending:
-            asked = type(replies.get(index)) is exceptions.AskError
-            if asked:
-                address: Address | None = replies[index].host, replies[index].port
-            else:
-                address = self._owners[commands[index].slot]
+        for index, command in pending.items():
+            redirection: Reply = replies.get(index)
+            asked = type(redirection) is exceptions.AskError
+            address = (redirection.host, redirection.port) if asked else self._owners[command.slot]
             if address is None:
                 replies[index] = exceptions.ClusterDownError("no node serves the slot", status_code="CLUSTERDOWN")
                 self._stale = True
             else:
                 targets.setdefault((address, asked), []).append(index)
         calls = [
-            self._node(address).run([commands[index] for index in indexes], until, asking=asking, **options)
+            self._node(address).run([pending[index] for index in indexes], until, asking=asking, **options)
             for (address, asking), indexes in targets.items()
         ]
         answers = await gather_bounded(calls, NODES_CONCURRENCY_MAX)

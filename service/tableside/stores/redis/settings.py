@@ -125,21 +125,16 @@ def create_servers(settings: RedisSettings) -> Servers:
     """Return the server or cluster of the settings, without connecting."""
     options = settings.connection()
     if "host" not in options:
-        sentinels = [_node(settings, each) for each in settings.sentinel_connections()]
+        origin = "the primary of the Sentinels"
         return SentinelServer(
-            sentinels,
+            [_node(settings, each) for each in settings.sentinel_connections()],
             settings.service,
-            lambda address: _node(settings, _at(options, address), "the primary of the Sentinels", primary_only=True),
+            lambda address: _node(settings, _at(options, address), origin, primary_only=True),
         )
     if not settings.cluster:
         return SingleServer(_node(settings, options))
-    seed = options["host"], options["port"]
-    return Cluster(
-        seed,
-        lambda address: _node(
-            settings, _at(options, address), "" if address == seed else "as the Redis Cluster announces it"
-        ),
-    )
+    seed, announced = (options["host"], options["port"]), "as the Redis Cluster announces it"
+    return Cluster(seed, lambda address: _node(settings, _at(options, address), "" if address == seed else announced))
 
 
 def _at(options: dict[str, Any], address: Address) -> dict[str, Any]:
@@ -148,17 +143,17 @@ def _at(options: dict[str, Any], address: Address) -> dict[str, Any]:
 
 def _node(settings: RedisSettings, options: dict[str, Any], origin: str = "", *, primary_only: bool = False) -> Node:
     """Return a node. `origin` states where its address comes from, if not from the settings."""
-    more: dict[str, Any] = {
+    tls = options.get("connection_class") is SSLConnection
+    kept: dict[str, Any] = {name: value for name, value in options.items() if name != "connection_class"}
+    kept |= {
         "socket_connect_timeout": settings.connect_timeout_s,
         "socket_timeout": None,  # Each request has its own deadline.
         "protocol": 2,
         "driver_info": None,
         "socket_keepalive": True,
     }
-    tls = options.get("connection_class") is SSLConnection
-    kept = {name: value for name, value in options.items() if name != "connection_class"}
     return Node(
-        partial(TlsConnection if tls else TcpConnection, **kept, **more),
+        partial(TlsConnection if tls else TcpConnection, **kept),
         options.get("db", 0),
         settings.connections_max,
         settings.connect_timeout_s,

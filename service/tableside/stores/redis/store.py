@@ -31,9 +31,8 @@ from ...core import (
 from .edits import RecordEditor
 from .errors import expected
 from .keys import ALL_SLOTS, KeyNames, PartitionIndex, format_slots, slot_splits
-from .partition_scans import PartitionScanner
 from .records import RecordReader, is_simple
-from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, Position, read_page
+from .scans import COUNT_MAX, COUNT_SPARSE_MAX, Keyspace, PartitionScanner, Position, read_page
 from .scripts import Command
 from .servers import Servers
 from .writes import RecordWriter
@@ -96,11 +95,9 @@ class RedisStore:
             return ["no memory" if is_remembered(cast("Write", write)) else way for write in batch]
         if not batch.has("token"):
             return [way] * len(batch)
-        once = way if batch.kind is not Delete else "compare and set"
-        tokens = batch.cells("token")
-        distinct = shared(tokens)
-        ways = [way if token is None else once if is_simple(token) else "compare and set" for token in distinct]
-        return ways * (len(tokens) // len(distinct))
+        tokens = shared(batch.cells("token"))
+        scripted = [token is None or (batch.kind is not Delete and is_simple(token)) for token in tokens]
+        return [way if one else "compare and set" for one in scripted] * (len(batch) // len(tokens))
 
     async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
         if way == "no memory":

@@ -5,7 +5,6 @@ other tools. Side keys are read and compared only for writes that the record rem
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -93,7 +92,6 @@ return for_each(function(key, side, at)
   return 0, ABSENT
 end)
 """)
-
 
 REPLACE = RecordScript(f"""
 -- Replaces records that have not changed. Arguments:
@@ -232,14 +230,13 @@ class RecordWriter:
 
     async def read(self, writes: Sequence[Write], until: float) -> Sequence[VersionedRecord | TableError]:
         """Read the records of writes, with side keys if a write changes one. Large ones are read in several calls."""
-        names, sides = self._names.for_keys([write.key for write in writes]), any(map(_changes_side, writes))
-        return await self._bounded.read(names, partial(self._read, until, sides))
+        sides = any(map(_changes_side, writes))
 
-    async def _read(
-        self, until: float, sides: bool, names: Sequence[str], budget: ReadBudget
-    ) -> Sequence[VersionedRecord | TableError]:
-        side_names = side_keys(names) if sides else []
-        return await self._reads.read_by_script(names, until, _versioned_records, side_names, budget)
+        async def read(names: Sequence[str], budget: ReadBudget) -> Sequence[VersionedRecord | TableError]:
+            side_names = side_keys(names) if sides else []
+            return await self._reads.read_by_script(names, until, _versioned_records, side_names, budget)
+
+        return await self._bounded.read(self._names.for_keys([write.key for write in writes]), read)
 
     async def replace(self, replacements: Sequence[Replacement], until: float) -> list[Outcome | bool]:
         """Replace records that have not changed since they were read. The outcomes include the expiry."""
