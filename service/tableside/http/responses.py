@@ -1,8 +1,5 @@
-"""Responses built from values: a JSON document, an error as problem details, or a page."""
+"""Responses built from values: a JSON document, an encoded body, or an error as problem details."""
 
-import base64
-import hashlib
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,8 +12,6 @@ from ..core import TableError, Yielder
 from .request_context import SCOPE_KEY, context_of
 from .wire import json_batch, problems
 from .wire.answers import Encoded
-
-_SCRIPT = re.compile(rb"<script>(.*?)</script>", re.DOTALL)
 
 
 def json_response(document: object, status: int = 200) -> Response:
@@ -44,16 +39,6 @@ def problem_response(
         extra_headers["Allow"] = error.allowed
     content = orjson.dumps({**problems.problem(error), **(members or {})})
     return ProblemResponse(error.code, content, problems.status(error), extra_headers)
-
-
-def page_policy(page: bytes) -> str:
-    """Return the Content-Security-Policy of a page: its inline scripts, by their digest, and files of this service."""
-    digests = [base64.b64encode(hashlib.sha256(script).digest()).decode() for script in _SCRIPT.findall(page)]
-    scripts = " ".join(["'self'", *(f"'sha256-{digest}'" for digest in digests)])
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'self' 'unsafe-inline'; img-src 'self' data:; "
-        "connect-src 'self'; form-action 'none'; base-uri 'none'; frame-ancestors 'none'"
-    )
 
 
 class ProblemResponse(Response):

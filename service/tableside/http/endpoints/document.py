@@ -204,7 +204,13 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
     bearer = "A token that the configuration accepts. Without `auth` there, no token is required."
     for item in found["paths"].values():
         for operation in item.values():
-            _finish(operation)
+            # FastAPI adds titles of parameters, and a response of its own for invalid ones.
+            for parameter in operation.get("parameters", ()):
+                parameter["schema"].pop("title", None)
+                if examples := parameter["schema"].pop("examples", None):
+                    parameter["example"] = examples[0]
+            documented = {status: one for status, one in operation["responses"].items() if "headers" in one}
+            operation["responses"] = dict(sorted(documented.items()))
         item["parameters"] = [{"$ref": _PARAMETERS + name} for name in PARAMETERS]
     found["security"] = [{}, {"bearer": []}]  # Whether a token is required depends on the configuration.
     bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [(model, "validation") for model in models.BODIES]
@@ -217,15 +223,6 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
         "schemas": {name: schemas[name] for name in {**vars(models), **schemas} if name in schemas},
     }
     return found
-
-
-def _finish(operation: Fragment) -> None:
-    """Remove what FastAPI adds to an operation: titles of parameters, and a response of its own for invalid ones."""
-    for parameter in operation.get("parameters", ()):
-        parameter["schema"].pop("title", None)
-        if examples := parameter["schema"].pop("examples", None):
-            parameter["example"] = examples[0]
-    operation["responses"] = {status: one for status, one in sorted(operation["responses"].items()) if "headers" in one}
 
 
 class _SchemaGenerator(GenerateJsonSchema):

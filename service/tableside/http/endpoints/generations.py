@@ -100,10 +100,7 @@ async def activate_generation(
     "/v1/tables/{table}/generations/{generation}",
     status_code=204,
     dependencies=[Depends(check_write)],
-    responses={
-        204: response("Removed, or absent before."),
-        **errors(*_CHANGE_ERRORS, "precondition_failed"),
-    },
+    responses={204: response("Removed, or absent before."), **errors(*_CHANGE_ERRORS, "precondition_failed")},
 )
 async def delete_generation(
     request: ServiceRequest, table: TableName, generation: Number, accept: AcceptJson = None

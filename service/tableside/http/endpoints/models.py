@@ -77,9 +77,7 @@ class MergePatch(
 
 
 class Changes(
-    Body,
-    extra="allow",
-    json_schema_extra={"examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}]},
+    Body, extra="allow", json_schema_extra={"examples": [{"$inc": {"visits": 1}, "$set": {"address.city": "Bern"}}]}
 ):
     """Operators with MongoDB's meanings, or a merge patch (RFC 7396), but not both.
 

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ...core import Batch, Get, Operation, Outcome, Record, Results, TableError, Written, chunks_of
+from ...core import Batch, Get, Operation, Outcome, Record, Results, TableError, Written
 from ...core.budget import NOT_READ, value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.errors import RecordNotFound
@@ -40,16 +40,16 @@ def bounded(outcomes: Sequence[Outcome], bytes_max: int) -> Pieces[list[Outcome]
     if value_bytes(outcomes) <= bytes_max:
         return [*outcomes]
     total_bytes, found = 0, list[Outcome]()
-    for some in chunks_of(outcomes, PIECE_OPERATIONS):
-        for outcome in some:
-            total_bytes += (size_bytes := value_bytes([outcome]))
-            if not size_bytes or total_bytes <= bytes_max:
-                found.append(outcome)
-            elif isinstance(outcome, Written | TableError):
-                found.append(with_values(outcome, lambda value: None))
-            else:
-                found.append(NOT_READ)
-        yield
+    for outcome in outcomes:
+        total_bytes += (size_bytes := value_bytes([outcome]))
+        if not size_bytes or total_bytes <= bytes_max:
+            found.append(outcome)
+        elif isinstance(outcome, Written | TableError):
+            found.append(with_values(outcome, lambda value: None))
+        else:
+            found.append(NOT_READ)
+        if len(found) % PIECE_OPERATIONS == 0:
+            yield
     return found
 
 

@@ -103,8 +103,11 @@ def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
 def _decode_rows(rows: pa.Table, spec: TableSpec, settings: ArrowOptions, columns: OperationColumns) -> DecodedBatch:
     if "partitions" in rows.column_names and not spec.partitions:
         return DecodedBatch([], dict.fromkeys(range(rows.num_rows), operation_members.not_partitioned()))
-    cells = {name: _cells(name, rows.column(name)) for name in rows.column_names if name != "key"}
-    cells["key"] = decode_keys(rows.column("key"), spec)
+    cells: dict[str, list[Any]] = {}
+    for name, column in zip(rows.column_names, rows.columns, strict=True):
+        if name == "value" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            column = column.cast(pa.large_binary())  # Stores keep bytes.
+        cells[name] = decode_keys(column, spec) if name == "key" else column.to_pylist()
     ops = cells.pop("op", None) or [settings.op] * rows.num_rows
     if (sequences := cells.pop("sequence", None)) is not None:
         writers = cells.pop("writer", None) or [None] * rows.num_rows
@@ -150,13 +153,6 @@ def _row(spec: TableSpec, members: Mapping[str, list[Any]], at: int) -> operatio
             except NotJson as error:
                 raise MalformedRequest(f"column {name!r}: {error.detail}") from None
     return found
-
-
-def _cells(name: str, column: pa.ChunkedArray) -> list[Any]:
-    """Return the cells of a column: the JSON texts of values as bytes, which is what stores keep."""
-    if name == "value" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
-        column = column.cast(pa.large_binary())
-    return list(column.to_pylist())
 
 
 def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
