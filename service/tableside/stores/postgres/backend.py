@@ -54,13 +54,11 @@ CREATED_CONCURRENTLY = (
 CANNOT_ALTER = (asyncpg.InsufficientPrivilegeError, asyncpg.ReadOnlySQLTransactionError, asyncpg.LockNotAvailableError)
 """The errors if the service may not add columns, or other transactions use the table for too long."""
 
-Dsn = Annotated[SecretStr, AfterValidator(lambda dsn: SecretStr(checked_dsn(dsn.get_secret_value())))]
-
 
 class PostgresSettings(BaseModel, frozen=True, extra="forbid"):
     """The database's address, and the connection limits of one process. Times are in seconds."""
 
-    dsn: Dsn
+    dsn: Annotated[SecretStr, AfterValidator(lambda dsn: SecretStr(checked_dsn(dsn.get_secret_value())))]
     connections_max: int = Field(default=10, ge=1, le=1000)
     connections_min: int = Field(default=0, ge=0, le=1000)
     connect_timeout_s: float = Field(default=5.0, gt=0, le=300)

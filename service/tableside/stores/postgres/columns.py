@@ -145,22 +145,11 @@ _YEARS = "the years are 1 to 9999 in UTC, because other texts do not sort by tim
 TYPES_WITH_YEARS = frozenset({"date", "timestamp", "timestamptz"})
 TIME_TYPES = frozenset({*_FORMS, "interval"})
 
-INTEGER_BOUNDS = {"int2": 2**15, "int4": 2**31, "int8": 2**63}
 NON_FINITE_NUMBERS = {"NaN", "Infinity", "-Infinity"}
 JSON_TYPES = {"json", "jsonb"}
 BYTES_MAX = {"char": 1, "name": 63}
 """The sizes of texts that PostgreSQL's internal types `"char"` and `name` silently truncate."""
 
-_TEXT = "it takes a string in PostgreSQL's text format"
-_EXPECTED = {
-    **dict.fromkeys(INTEGER_BOUNDS, "it takes an integer in its range"),
-    **dict.fromkeys(("float4", "float8"), "it takes a number"),
-    "numeric": "it takes a number or its decimal text",
-    "bool": "it takes a boolean",
-    "bytea": "it takes a string in base64",
-    "hstore": "it takes an object of strings and nulls",
-    **{name: f"it takes a string such as {example}" for name, (_, example) in _TIMES.items()},
-}
 _DECIMAL = re.compile(r"-?\d+(\.\d+)?([eE][+-]?\d{1,9})?", re.ASCII)
 _PLAIN_LITERAL = re.compile(r"[A-Za-z0-9_.:+-]+", re.ASCII)
 
@@ -177,9 +166,9 @@ def to_text(column: Column, member: Json) -> bytes | None:
 def _scalar_text(column: Column, type_name: str, member: Json) -> str:
     if type_name in JSON_TYPES:
         return orjson.dumps(member).decode()
-    text = _CONVERTERS.get(type_name, _string_text)(member)
-    if text is None:
-        raise _rejected(column, _EXPECTED.get(type_name, _TEXT))
+    convert, expected = _TYPES.get(type_name, _OTHER_TYPE)
+    if (text := convert(member)) is None:
+        raise _rejected(column, expected)
     if (fault := _fault(column.modifier, type_name, member, text)) is not None:
         raise _rejected(column, fault)
     return text
@@ -249,20 +238,29 @@ def _string_text(member: Json) -> str | None:
     return member if isinstance(member, str) else None
 
 
+def _bool_text(member: Json) -> str | None:
+    return orjson.dumps(member).decode() if isinstance(member, bool) else None
+
+
 def _integer_text(bound: int, member: Json) -> str | None:
     return str(member) if type(member) is int and -bound <= member < bound else None
 
 
-_CONVERTERS: dict[str, Callable[[Json], str | None]] = {
-    **{name: partial(_integer_text, bound) for name, bound in INTEGER_BOUNDS.items()},
-    "bool": lambda member: orjson.dumps(member).decode() if isinstance(member, bool) else None,
-    "bytea": _bytes_text,
-    "float4": _number_text,
-    "float8": _number_text,
-    "hstore": _hstore_text,
-    "numeric": _decimal_text,
+_INTEGER = "it takes an integer in its range"
+_TYPES: dict[str, tuple[Callable[[Json], str | None], str]] = {
+    "int2": (partial(_integer_text, 2**15), _INTEGER),
+    "int4": (partial(_integer_text, 2**31), _INTEGER),
+    "int8": (partial(_integer_text, 2**63), _INTEGER),
+    **dict.fromkeys(("float4", "float8"), (_number_text, "it takes a number")),
+    "numeric": (_decimal_text, "it takes a number or its decimal text"),
+    "bool": (_bool_text, "it takes a boolean"),
+    "bytea": (_bytes_text, "it takes a string in base64"),
+    "hstore": (_hstore_text, "it takes an object of strings and nulls"),
+    **{name: (_string_text, f"it takes a string such as {example}") for name, (_, example) in _TIMES.items()},
 }
-"""The functions that convert a member to the text of a type. They return None for a mismatch."""
+"""For each type, the function that converts a member to its text, or returns None, and what the type takes."""
+
+_OTHER_TYPE = _string_text, "it takes a string in PostgreSQL's text format"
 
 
 def _array_text(column: Column, type_name: str, member: Json) -> str:
@@ -298,7 +296,7 @@ def time_fault(type_name: str, modifier: int | None, text: str) -> str | None:
                 return f"the type has no zone, so omit the zone of the member{_IN_SPARK.get(plain, '')}"
             if type_name == zoned and _FORMS[plain].fullmatch(text):
                 return f"the member needs a zone, such as Z{_IN_SPARK.get(zoned, '')}"
-        return _EXPECTED[type_name]
+        return _TYPES[type_name][1]
     if text[:10] in _EDGES and not _has_year_in_utc(text):
         return _YEARS
     digits_max = SECOND_DIGITS_MAX if modifier is None else min(SECOND_DIGITS_MAX, modifier & 0xFFFF)

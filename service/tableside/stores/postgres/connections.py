@@ -251,6 +251,7 @@ class Progress(msgspec.Struct):
 
 
 Work: TypeAlias = Callable[[Connection, Sequence[Item], Progress], Awaitable[Sequence[Result]]]
+Explain: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Texts], float], Awaitable[TableError]]
 
 
 class RowsRejected(Exception):
@@ -260,12 +261,7 @@ class RowsRejected(Exception):
 class DeadlineRetry:
     """Runs work on the connections of a pool for one table. `explain` returns the error of one rejected row."""
 
-    def __init__(
-        self,
-        pool: Pool,
-        table: str,
-        explain: Callable[[asyncpg.PostgresError, Sequence[Texts], float], Awaitable[TableError]],
-    ) -> None:
+    def __init__(self, pool: Pool, table: str, explain: Explain) -> None:
         self._pool = pool
         self._table = table
         self._explain = explain

@@ -26,12 +26,11 @@ _CHOICES = {
 _FILES = ("sslrootcert", "sslcert", "sslkey", "sslcrl")
 _UNSUPPORTED = {
     "connect_timeout": "set the store's connect_timeout_s instead",
-    "schema": "set the store's schema instead",
-    "currentSchema": "set the store's schema instead",
     "ssl": "set sslmode instead",
-    "pgbouncer": "remove it, poolers are recognized",
-    "statement_cache_size": "remove it, poolers are recognized",
-    "prepared_statement_cache_size": "remove it, poolers are recognized",
+    **dict.fromkeys(("schema", "currentSchema"), "set the store's schema instead"),
+    **dict.fromkeys(
+        ("pgbouncer", "statement_cache_size", "prepared_statement_cache_size"), "remove it, poolers are recognized"
+    ),
     **dict.fromkeys(
         (
             *("channel_binding", "fallback_application_name", "gssdelegation", "gssencmode", "hostaddr", "keepalives"),

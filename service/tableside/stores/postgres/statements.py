@@ -49,13 +49,11 @@ class TableSql:
         self._order_sent = ", ".join(map(bytewise, [f"u.{part}" for part in self._parts], table.key_columns))
         self._same_key = self._equal("u", self._parts)
         self._same_columns = _same_columns(table, layout)
-        self._join, self._selected = f" JOIN {self._rows_sent()} ON {self._same_key}", "true"
+        self._join, self._selected = f" JOIN {self._rows_sent({})} ON {self._same_key}", "true"
         if len(self._names) == 1:
             self._join, self._selected = "", f"t.{self._names[0]} = ANY({self._keys_sent[0]})"
         self.key_order = ", ".join(map(bytewise, [f"t.{name}" for name in self._names], table.key_columns))
-        self.named_outputs = ", ".join(
-            f"{output} AS {part}" for output, part in zip(self._outputs(), self._parts, strict=True)
-        )
+        self.named_outputs = ", ".join(map("{} AS {}".format, self._outputs(), self._parts))
         self.table, self._side = table.in_sql, table.side_in_sql
         self.value = layout.value
         self.source = f"{self.table} AS t"
@@ -86,11 +84,11 @@ class TableSql:
         """Return the condition that a row of `source` is a record that has not expired at the time `now`."""
         return f"{self.layout.present} AND coalesce({self.expires} > {now}, true) AND {self._same_columns}"
 
-    def _rows_sent(self, columns: Mapping[str, str] | None = None) -> str:
+    def _rows_sent(self, columns: Mapping[str, str]) -> str:
         """Return the table expression `u` of the keys sent, and of columns with these types sent after them."""
-        types = (columns or {}).values()
-        arrays = [*self._keys_sent, *(f"${len(self._parts) + 1 + at}::{kind}[]" for at, kind in enumerate(types))]
-        return f"unnest({', '.join(arrays)}) AS u({', '.join([*self._parts, *(columns or {})])})"
+        types = enumerate(columns.values(), len(self._parts) + 1)
+        arrays = ", ".join([*self._keys_sent, *(f"${number}::{kind}[]" for number, kind in types)])
+        return f"unnest({arrays}) AS u({', '.join([*self._parts, *columns])})"
 
     def _equal(self, alias: str, others: Sequence[str]) -> str:
         """Return the condition that the key of `t` equals columns of another row."""
@@ -309,7 +307,7 @@ class TableSql:
         sent = ", ".join(f"u.{part}" for part in self._parts)
         return (
             f"INSERT INTO {self._side} AS t ({names}) "
-            f"SELECT {sent} FROM {self._rows_sent()} ORDER BY {self._order_sent} "
+            f"SELECT {sent} FROM {self._rows_sent({})} ORDER BY {self._order_sent} "
             f"ON CONFLICT ({names}) DO UPDATE SET {first} = excluded.{first} "
             f"RETURNING {self._side_outputs}"
         )
@@ -330,7 +328,7 @@ class TableSql:
     @cached_property
     def side_delete(self) -> str:
         """Takes keys. Deletes their rows of the side table."""
-        return f"DELETE FROM {self._side} AS t USING {self._rows_sent()} WHERE {self._same_key}"
+        return f"DELETE FROM {self._side} AS t USING {self._rows_sent({})} WHERE {self._same_key}"
 
 
 def _same_columns(table: TableDefinition, layout: ValueLayout) -> str:

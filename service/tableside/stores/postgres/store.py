@@ -77,19 +77,9 @@ class PostgresStore:
     def __init__(
         self, table: "DefinedTable", open_again: Callable[[], Awaitable["DefinedTable"]], health: WriteHealth
     ) -> None:
-        self._table = table
+        self._table, self.spec, self.capabilities = table, table.spec, table.capabilities
         self._open_again = open_again
         self._health = health
-
-    @property
-    def spec(self) -> TableSpec:
-        """Return the table's description."""
-        return self._table.spec
-
-    @property
-    def capabilities(self) -> Capabilities:
-        """Return the capabilities beyond the four operations."""
-        return self._table.capabilities
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply operations. Repeat those that failed because the table has changed."""
@@ -158,7 +148,7 @@ class PostgresStore:
             raise DeadlineExceeded(f"table {self.spec.name!r}: the deadline was exceeded") from None
         if current.spec.key != used.spec.key:
             raise Unsupported("the key of the table has changed: restart the service")
-        self._table = current
+        self._table, self.spec, self.capabilities = current, current.spec, current.capabilities
         return current.definition != used.definition
 
 
