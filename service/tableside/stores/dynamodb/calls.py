@@ -139,10 +139,8 @@ class TableCalls:
             unprocessed: list[Item] = response.get("UnprocessedKeys", {}).get(self._table, {}).get("Keys", [])
             return unprocessed
 
-        order = [self._identity(key) for key in keys]
-        waiting = dict(zip(order, keys, strict=True))
-        failed = await self._send_until_processed(send, waiting, until, budget)
-        return [failed if identity in waiting else found.get(identity) for identity in order]
+        errors = await self._send_until_processed(send, keys, until, budget)
+        return [error or found.get(identity) for identity, error in errors.items()]
 
     async def _write_chunk(self, requests: Sequence[Item], until: float) -> list[TableError | None]:
         async def send(waiting: list[Item]) -> list[Item]:
@@ -151,31 +149,31 @@ class TableCalls:
             unprocessed: list[Item] = response.get("UnprocessedItems", {}).get(self._table, [])
             return unprocessed
 
-        order = [self._identity(request) for request in requests]
-        waiting = dict(zip(order, requests, strict=True))
-        failed = await self._send_until_processed(send, waiting, until, ReadBudget(math.inf))
-        errors = dict.fromkeys(waiting, failed)
-        if isinstance(failed, InvalidOperation | TooLarge) and len(waiting) > 1:
-            # One invalid request makes DynamoDB reject the whole call.
-            alone = await gather_bounded(
-                [self._write_chunk([request], until) for request in waiting.values()], CALLS_CONCURRENCY
-            )
-            errors = {identity: error for identity, [error] in zip(waiting, alone, strict=True)}
-        return [errors.get(identity) for identity in order]
+        errors = [*(await self._send_until_processed(send, requests, until, ReadBudget(math.inf))).values()]
+        rejected = [at for at, error in enumerate(errors) if isinstance(error, InvalidOperation | TooLarge)]
+        if len(rejected) > 1:  # One invalid request makes DynamoDB reject the whole call.
+            alone = [self._write_chunk([requests[at]], until) for at in rejected]
+            for at, [error] in zip(rejected, await gather_bounded(alone, CALLS_CONCURRENCY), strict=True):
+                errors[at] = error
+        return errors
 
     async def _send_until_processed(
         self,
         send: Callable[[list[Item]], Awaitable[list[Item]]],
-        waiting: dict[object, Item],
+        items: Sequence[Item],
         until: float,
         budget: ReadBudget,
-    ) -> TableError | None:
-        """Send the waiting items until none is returned as unprocessed. Return the error of those that still wait."""
+    ) -> dict[object, TableError | None]:
+        """Send items until none is returned as unprocessed. Return None or an error for each, by their identities."""
+        waiting = {self._identity(item): item for item in items}
+        errors: dict[object, TableError | None] = dict.fromkeys(waiting)
         stalled = 0
         for attempt in range(ATTEMPTS_MAX):
+            before = len(waiting)
+            failed: TableError = Throttled("DynamoDB: items remained unprocessed until the deadline")
             if budget.exceeded:
-                return NOT_READ
-            before, failed = len(waiting), Throttled("DynamoDB: items remained unprocessed until the deadline")
+                failed = NOT_READ
+                break
             try:
                 unprocessed = set(map(self._identity, await send([*waiting.values()])))
                 for identity in waiting.keys() - unprocessed:
@@ -183,16 +181,15 @@ class TableCalls:
             except Throttled as error:
                 failed = error
             except TableError as error:
-                was_sent = not isinstance(error, DeadlineExceeded) or error.applied == "unknown"
-                return error if was_sent or attempt == 0 else failed
-            if not waiting:
-                return None
+                if attempt == 0 or not isinstance(error, DeadlineExceeded) or error.applied == "unknown":
+                    failed = error
+                break
             stalled = 0 if len(waiting) < before else stalled + 1
             pause_s = exponential_backoff_s(stalled, PAUSE_S, PAUSE_MAX_S, random.random)
-            if pause_s >= until - time.monotonic():
+            if not waiting or pause_s >= until - time.monotonic():
                 break
             await asyncio.sleep(pause_s)
-        return failed
+        return errors | dict.fromkeys(waiting, failed)
 
     def _identity(self, item: Mapping[str, Any]) -> object:
         """Return a hashable form of the key of an item or request. DynamoDB may change the notation of a number."""

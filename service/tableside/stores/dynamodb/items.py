@@ -128,19 +128,20 @@ class ItemLayout:
     def _is_member(self, name: str) -> bool:
         return name[:3] != RESERVED_PREFIX and name not in self._hidden
 
-    def build_item(self, key: Key, stored: Stored, version: str, present: Item | None = None) -> tuple[Item, str]:
-        """Return the item for a record, and its etag. Unchanged members reuse the attributes in `present`.
+    def build_item(self, key: Key, stored: Stored, present: Item | None = None) -> tuple[Item, str]:
+        """Return the item for a record whose version is `stored.etag`, and the etag that readers of the item get.
 
-        Raise InvalidOperation for a number that DynamoDB cannot represent.
+        Unchanged members reuse the attributes in `present`. Raise InvalidOperation for a number that DynamoDB cannot
+        represent.
         """
-        item = {**self.key_item(key), VERSION: {"S": version}, **self.metadata(stored)}
+        item = {**self.key_item(key), VERSION: {"S": stored.etag}, **self.metadata(stored)}
         if stored.value is None:
-            return item, version
+            return item, stored.etag
         members = decode(stored.value)
         self.check_members(members)
         for name, member in members.items():
             item[name] = to_attribute(member) if present is None else to_attribute_like(member, present.get(name))
-        return item, etag_of(version, encode_sorted(members))
+        return item, etag_of(stored.etag, encode_sorted(members))
 
     def metadata(self, stored: Stored) -> Item:
         """Return the attributes of a record's tombstone, expiry and memory."""

@@ -87,7 +87,6 @@ class DynamodbStore:
         )
         self._layout = layout
         self._clock = clock
-        self._tokens = tokens
         self._calls = TableCalls(client, spec.name_in_store, layout)
         self._scans = PageReader(self._calls, spec, layout, clock)
         self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
@@ -125,7 +124,7 @@ class DynamodbStore:
     def _method(self, operation: Operation) -> _Method:
         if isinstance(operation, Get):
             return self._get
-        if is_remembered(operation) and not self._tokens:
+        if is_remembered(operation) and not self.capabilities.tokens:
             return self._reject_remembered
         if has_only(operation, *_KNOWN.get(type(operation), ())):
             match operation:
@@ -164,7 +163,7 @@ class DynamodbStore:
     async def _replace_all(self, writes: Sequence[Any], until: float) -> list[Outcome]:
         if len(writes) > SINGLE_CALLS_MAX:
             return await self._finish(writes, await self._replace_many(writes, until), until)
-        return await self._write_if_absent(WRITERS if self._tokens else None, writes, until)
+        return await self._write_if_absent(WRITERS if self.capabilities.tokens else None, writes, until)
 
     async def _write_if_absent(self, attribute: str | None, writes: Sequence[Any], until: float) -> list[Outcome]:
         """Send a call for each write, on condition that the item has no such attribute."""
@@ -183,7 +182,7 @@ class DynamodbStore:
     async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Attempt]:
         """Put or delete items in batch calls. With tokens, first read which records there are and remember writes."""
         found = deque[Item | TableError | None]([{}] * len(writes))
-        if self._tokens:
+        if self.capabilities.tokens:
             found = deque(await self._calls.get([write.key for write in writes], until, only=WRITERS))
         attempts, requests, yielder = list[Attempt](), dict[int, Item](), Yielder()
         for index, write in enumerate(writes):
@@ -212,12 +211,11 @@ class DynamodbStore:
         """Return a call that applies a write to an absent record. Raise a TableError if it creates no record."""
         if isinstance(write, Delete):
             return "delete_item", {"Key": self._layout.key_item(write.key), **condition}, Written(None)
-        version = _new_version()
-        decided = transition(None, write, self.spec, now_ms=self._clock(), etag=version)
+        decided = transition(None, write, self.spec, now_ms=self._clock(), etag=_new_version())
         if not isinstance(decided, Changed) or decided.stored is None:
             assert isinstance(decided.outcome, TableError)
             raise decided.outcome
-        item, etag = self._layout.build_item(write.key, decided.stored, version)
+        item, etag = self._layout.build_item(write.key, decided.stored)
         return "put_item", {"Item": item, **condition}, with_etag(decided, etag).outcome
 
 

@@ -151,7 +151,7 @@ class VersionedItems:
         parameters = placeholders.parameters([], [], conditions) or {}
         if stored is None:
             return "delete_item", key | parameters, changed.outcome
-        new_item, etag = self._layout.build_item(write.key, stored, stored.etag, present)
+        new_item, etag = self._layout.build_item(write.key, stored, present)
         return "put_item", {"Item": new_item, **parameters}, with_etag(changed, etag).outcome
 
     def _changes(self, write: Update, present: Stored, stored: Stored, item: Item) -> tuple[dict[str, Any], str] | None:
