@@ -193,8 +193,26 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
         except StopIteration as finished:
             result: Result = finished.value
             return result
-        async with self.timeout(grace_s):
+        task, expired = asyncio.current_task(), False
+        assert task is not None
+
+        def expire() -> None:
+            nonlocal expired
+            expired = task.cancel()
+
+        # asyncio.timeout does the same, and takes three times as long.
+        cancelling = task.cancelling()
+        timer = task.get_loop().call_at(self.until + grace_s, expire)
+        try:
             return await Started(coroutine, awaited)
+        except asyncio.CancelledError as error:
+            if expired and task.cancelling() <= cancelling + 1:
+                raise TimeoutError from error
+            raise
+        finally:
+            timer.cancel()
+            if expired:
+                task.uncancel()
 
 
 NO_DEADLINE = Budget()

@@ -5,7 +5,6 @@ No lenient parser of a library is used: proxies in front of the service must nev
 
 import re
 from collections.abc import Callable, Mapping
-from itertools import chain
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -18,10 +17,11 @@ HEADERS_MAX = 128
 
 Headers = list[tuple[bytes, bytes]]
 
-_REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) ([^\x00-\x20\x7f]+) HTTP/(1\.[01])\r\n")
-"""One space between the parts, and no other protocol, such as RTSP."""
+_REQUEST_LINE = re.compile(rb"([A-Z][A-Z-]{0,31}) (?:(/[!-\"$&-~]*)|([^\x00-\x20\x7f]+)) HTTP/(1\.[01])\r\n")
+"""One space between the parts, and no other protocol, such as RTSP. The target is a plain path, or must be checked."""
 
-_HEADER = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n")
+_HEADER = re.compile(rb"^([!#$%&'*+.^_`|~0-9A-Za-z-]+):([^\x00-\x08\x0a-\x1f\x7f]*)\r\n", re.MULTILINE)
+"""One whole line."""
 
 _LENGTH = re.compile(rb"[0-9]{1,20}")
 """A Content-Length. Leading zeros are valid, but Python converts only 4,300 digits."""
@@ -195,20 +195,20 @@ def parse_head(text: bytes) -> RequestHead:
     if line is None:
         raise malformed()
     lines = _HEADER.findall(text, line.end())
-    if line.end() + sum(map(len, chain.from_iterable(lines))) + len(b":\r\n") * len(lines) + 2 != len(text):
-        raise malformed()  # Another text is between the headers.
+    if text.count(b"\n") != len(lines) + 2:
+        raise malformed()  # A line between the first and the empty one is not a header.
     if len(lines) > HEADERS_MAX:
         raise TooLarge(f"a request may have {HEADERS_MAX} headers")
     headers = [(name.lower(), value.strip(b" \t")) for name, value in lines]
     given = headers_by_name(headers)
-    method, target, version = line[1].decode(), line[2], line[3].decode()
+    method, version = line[1].decode(), line[4].decode()
     if method == "CONNECT":
         raise malformed()
     body_bytes = _body_bytes(given, version)
-    target = _checked_target(target, version, given, headers)
+    _check_host(given, version, headers)
     return RequestHead(
         method,
-        target,
+        line[2] or _checked_target(line[3], headers),
         version,
         headers,
         body_bytes,
@@ -241,14 +241,15 @@ def _body_bytes(given: Mapping[bytes, bytes], version: str) -> int | None:
     return int(length)
 
 
-def _checked_target(target: bytes, version: str, given: Mapping[bytes, bytes], headers: Headers) -> bytes:
-    """Return the path and query of a request. Raise MalformedRequest if its target or `Host` is not valid.
-
-    A request has one `Host`. With HTTP/1.0 it may have none.
-    """
+def _check_host(given: Mapping[bytes, bytes], version: str, headers: Headers) -> None:
+    """Raise MalformedRequest unless there is one `Host`, or none with HTTP/1.0."""
     repeated = len(given) < len(headers) and [name for name, _ in headers].count(b"host") > 1
     if repeated or (b"host" not in given and version == "1.1"):
         raise MalformedRequest("a request must have one Host header")
+
+
+def _checked_target(target: bytes, headers: Headers) -> bytes:
+    """Return the path and query of a request. Raise MalformedRequest if its target is not valid."""
     if target[:1] != b"/":
         target = _without_host(target, headers)
     if b"#" in target:

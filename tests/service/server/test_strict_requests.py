@@ -1,13 +1,14 @@
 """The server refuses requests that proxies may read differently, and accepts the requests of common clients."""
 
 import asyncio
+import time
 from typing import cast
 
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from service.server.test_connection import answering, connected, ended, finished, statuses
-from tableside.server.request_parser import EMPTY_LINES_MAX, RequestParser
+from tableside.server.request_parser import EMPTY_LINES_MAX, HEAD_BYTES_MAX, RequestParser
 
 HOST = b"host: test\r\n"
 CHUNKED = b"PUT /c HTTP/1.1\r\nhost: test\r\ntransfer-encoding: chunked\r\n\r\n2\r\n\r\n\r\n2;x=y\r\n{}\r\n0\r\n\r\n"
@@ -86,6 +87,38 @@ async def test_a_malformed_head_is_rejected_at_any_position(head: bytes, before:
         found, scopes = await served(text, piece_bytes)
         assert found == [*first, b"400"]
         assert len(scopes) == len(first)
+
+
+LONG = HEAD_BYTES_MAX - 100
+SMOOTH_S_MAX = 0.5
+"""A pattern that is quadratic in the length of a head takes from 2 to 40 s."""
+
+
+@pytest.mark.parametrize(
+    "head",
+    {
+        "a method": b"A" * LONG + b" / HTTP/1.1\r\n" + HOST,
+        "a target": b"GET /" + b"a" * LONG + b" HTTP/1.2\r\n" + HOST,
+        "a target of another form": b"GET " + b"a" * LONG + b" HTTP/1.1\r\n" + HOST,
+        "escapes": b"GET /" + b"%41" * (LONG // 3) + b"% HTTP/1.1\r\n" + HOST,
+        "a name without a colon": b"GET / HTTP/1.1\r\n" + HOST + b"a" * LONG + b"\r\n",
+        "a space before a colon": b"GET / HTTP/1.1\r\n" + HOST + b"a" * LONG + b" :\r\n",
+        "a value with a zero": b"GET / HTTP/1.1\r\n" + HOST + b"a:" + b"a" * LONG + b"\0\r\n",
+        "blanks with a zero": b"GET / HTTP/1.1\r\n" + HOST + b"a:" + b" \t" * (LONG // 2) + b"\0\r\n",
+        "colons with a zero": b"GET / HTTP/1.1\r\n" + HOST + b"a" + b":" * LONG + b"\0\r\n",
+        "names after bare LF": b"GET / HTTP/1.1\r\n" + HOST + b"a\n" * (LONG // 2) + b"\r\n",
+        "empty headers": b"GET / HTTP/1.1\r\n" + HOST + b"a:\r\n" * (LONG // 4),
+        "lengths": b"GET / HTTP/1.1\r\n" + HOST + b"content-length:" + b"1," * (LONG // 2) + b"\r\n",
+        "codings": b"GET / HTTP/1.1\r\n" + HOST + b"transfer-encoding:" + b", " * (LONG // 2) + b"\r\n",
+    }.items(),
+    ids=lambda item: item[0],
+)
+async def test_a_long_malformed_head_is_rejected_quickly(head: tuple[str, bytes]) -> None:
+    started = time.process_time()
+    found, scopes = await served(head[1] + b"\r\n")
+    assert time.process_time() - started < SMOOTH_S_MAX
+    assert found in ([b"400"], [b"413"])
+    assert not scopes
 
 
 @pytest.mark.parametrize(
