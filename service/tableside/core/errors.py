@@ -48,11 +48,8 @@ class TableError(Exception):
 
     def not_attempted(self) -> "TableError":
         """Return the same error for an operation that was not sent because of this error."""
-        return type(self)(
-            f"not attempted: an earlier operation on the same key failed: {self.detail}",
-            retry_after_s=self.retry_after_s,
-            retriable=self.retriable,
-        )
+        detail = f"not attempted: an earlier operation on the same key failed: {self.detail}"
+        return type(self)(detail, retry_after_s=self.retry_after_s, retriable=self.retriable)
 
 
 class RecordNotFound(TableError, code="record_not_found"):

@@ -192,9 +192,5 @@ def _merge(before: Outcome, now: Outcome) -> Outcome:
     assert isinstance(before, TableError)
     if not isinstance(now, TableError) or before.applied == "no" or now.applied == "unknown":
         return now
-    return type(now)(
-        f"{now.detail} (an earlier attempt may have been applied)",
-        applied="unknown",
-        retry_after_s=now.retry_hint_s,
-        retriable=now.retriable,
-    )
+    detail = f"{now.detail} (an earlier attempt may have been applied)"
+    return type(now)(detail, applied="unknown", retry_after_s=now.retry_hint_s, retriable=now.retriable)
