@@ -21,11 +21,7 @@ RETRIES = Retries(total_s=5.0)
 
 
 def client_command(function: Callable[..., None], retries: Retries = RETRIES) -> Callable[..., None]:
-    """Return a command that opens a client, and passes it to the function as the first argument.
-
-    The command has the options of the function, followed by the options for the client. An error of the client ends it
-    with a one-line message and exit code 1.
-    """
+    """Return a command with the options for a client, which it opens, and the function's own options."""
 
     @functools.wraps(function)
     def command(**options: Any) -> None:

@@ -168,8 +168,7 @@ def shown_progress(
 ) -> Iterator[Callable[[int, float], None]]:
     """Show the rows and the rate of a load: a bar if the console is a terminal, otherwise a line at intervals.
 
-    Yields a function that takes the number of rows so far, and the fraction of the file, from 0 to 1. The default
-    console is standard error.
+    Yields a function that takes the number of rows so far, and the fraction of the file, from 0 to 1.
     """
     console = console or Console(stderr=True)
     texts = [TextColumn("{task.fields[rows]:,} rows"), TextColumn("{task.fields[rate]:,.0f} rows/s")]

@@ -42,10 +42,7 @@ def document_of(record: Record[dict[str, Any]], partitions: int | None) -> Docum
 
 
 class RowLayout:
-    """The columns before the members of the value: the names of the key's fields, and `partition`.
-
-    An unnamed key has the column `key`. Only partitioned tables have the column `partition`. `FACTS` is the last one.
-    """
+    """The columns of rows: the key's fields, or `key`, then `partition` if the table has some, members, and `FACTS`."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._partitions = description.get("partitions")
@@ -92,7 +89,6 @@ def key_names(description: Mapping[str, Any]) -> list[str]:
 
 
 def _document_of_row(row: Row, keys: Sequence[str]) -> Document:
-    """Return the record of a row that has the column `FACTS`."""
     facts = _parsed(row[FACTS] or "{}")
     if not isinstance(facts, dict) or not all(map(_is_fact, facts, facts.values())):
         raise ValueError(f"the column {FACTS} is not as tableside scan writes it")
@@ -187,10 +183,7 @@ def _parsed(field: Any) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value to JSON types: times to ISO 8601, and decimals to numbers if a double is exact enough.
-
-    Raises ValueError for decimals with too many digits, numbers that are not finite, and other types, such as bytes.
-    """
+    """Convert a value to JSON types. Raises ValueError for long decimals, and what JSON does not have."""
     match value:
         case str() | bool() | int() | None:
             return value

@@ -166,7 +166,6 @@ def describe(table: Table[Any]) -> dict[str, Any]:
 
 
 def _parse_key(table: Table[Any], text: str) -> Any:
-    """Return the key that a text means in this table. Raise BadParameter if its type is wrong."""
     kinds = [field["type"] for field in describe(table)["key"]]
     if len(kinds) > 1:
         parts = _parse_json(text, "the key")

@@ -66,7 +66,6 @@ def _csv_parts(file: Path, kinds: Mapping[str, str]) -> Iterator[Part]:
 
 
 def _check_columns(names: Sequence[str], kinds: Mapping[str, str]) -> None:
-    """Raise BadParameter if a key field has no column, or if a column cannot be a member of a value."""
     if absent := [field for field in kinds if field not in names]:
         raise typer.BadParameter(
             f"the file has no column {absent[0]!r}: it has {', '.join(names) or 'none'}", param_hint="--key"
@@ -166,7 +165,6 @@ def _exact_type(kind: pa.DataType, values: list[Any]) -> pa.DataType | None:
 
 
 def _has_empty_struct(kind: pa.DataType) -> bool:
-    """Return whether a type contains a struct without members, which Parquet does not have."""
     if pa.types.is_struct(kind):
         return kind.num_fields == 0 or any(_has_empty_struct(field.type) for field in kind)
     return pa.types.is_list(kind) and _has_empty_struct(kind.value_type)

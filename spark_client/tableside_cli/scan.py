@@ -88,11 +88,7 @@ def _export(
 
 
 class Spool:
-    """Rows in a temporary file. They can be read several times. Raises `ExportError` for more than `COLUMNS_MAX`.
-
-    Attributes:
-        names: The names of all columns except `FACTS`, in the order of their first appearance.
-    """
+    """Rows in a temporary file, to be read several times, and `names`, the columns except `FACTS`, in order."""
 
     def __init__(self, rows: Iterable[Row], file: IO[str]) -> None:
         self.names: dict[str, None] = {}

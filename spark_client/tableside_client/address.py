@@ -65,9 +65,6 @@ def _not_a_url(text: str) -> str:
     return f"url must be an http:// or https:// address{f', such as http://{host}' if host else ''}, not {text!r}"
 
 
-_WITH_PORT = re.compile(r"(\[.*\]|[^:]*):(\d+)")
-
-
 @dataclass(frozen=True, slots=True)
 class EnvironmentProxy:
     """The URL of a proxy, which may have a password, and the variable that names it."""
@@ -98,7 +95,7 @@ def environment_proxy(url: str) -> EnvironmentProxy | None:
 def _excludes(name: str, host: str, port: int | None) -> bool:
     """Return whether an element of `NO_PROXY`, maybe with a port, names a host: `*`, a domain, address or network."""
     name = name.rpartition("://")[2]
-    if (parts := _WITH_PORT.fullmatch(name)) is not None:
+    if (parts := re.fullmatch(r"(\[.*\]|[^:]*):(\d+)", name)) is not None:
         name = parts[1]
         if int(parts[2]) != port:
             return False

@@ -88,7 +88,6 @@ class AsyncClient(Calls):
         return AsyncTable(calls, self._run, coalesce=self._coalesce)
 
     async def _run(self, call: Call[T]) -> T:
-        """Perform the requests and pauses of a call."""
         self._loop.require_same()
         reply: Reply | httpx.TransportError | None = None
         while True:
@@ -164,9 +163,8 @@ class AsyncTable(AsyncFrameMethods, AsyncGenerationMethods, Generic[V]):
         order: int | None = None,
     ) -> Written:
         """Change a record, as `Table.update` does."""
-        start = {} if default is None else {"default": default}
         options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token, "order": order}
-        return await self._write(self._calls.write_members("update", key, update=update, **start, **options))
+        return await self._write(self._calls.write_members("update", key, update=update, default=default, **options))
 
     async def delete(
         self,

@@ -133,7 +133,6 @@ class Client(Calls):
         return ArrowTable(name, self._settings, self._run)
 
     def _run(self, call: Call[T]) -> T:
-        """Perform the requests and pauses of a call."""
         reply: Reply | httpx.TransportError | None = None
         while True:
             try:
@@ -242,9 +241,8 @@ class Table(FrameMethods, GenerationMethods, Generic[V]):
         Raises:
             RecordNotFound: There is no record, and neither a default nor an order.
         """
-        start = {} if default is None else {"default": default}
         options = {"if_match": if_match, "ttl_s": ttl_s, "return": return_value or None, "token": token, "order": order}
-        return self._write(self._calls.write_members("update", key, update=update, **start, **options))
+        return self._write(self._calls.write_members("update", key, update=update, default=default, **options))
 
     def delete(
         self,

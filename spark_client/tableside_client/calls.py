@@ -1,8 +1,4 @@
-"""Calls as generators, which the blocking and the asynchronous client share.
-
-A call yields a `Request` or a `Pause`, and receives the reply or the transport error. The client that
-runs the call performs the input and output. `CallLimits` and `Batch` retry them.
-"""
+"""Calls as generators: they yield a `Request` or a `Pause` to a client, and receive the reply or the error."""
 
 import os
 import re
@@ -151,11 +147,10 @@ Failures: TypeAlias = Mapping[int, Mapping[str, Any]]
 
 
 class Batch(ABC):
-    """Operations that are sent together, and again one by one as long as they may still succeed.
+    """Operations that are sent together, and again as long as they may still succeed.
 
-    A subclass sends operations by their positions, keeps their outcomes, and returns their failures. It may leave out
-    permanent failures of operations that were certainly not applied. `is_first` means that no earlier operation of the
-    caller has been sent.
+    A subclass may leave out permanent failures of operations that were certainly not applied. `is_first` means that no
+    earlier operation of the caller has been sent.
     """
 
     def __init__(self, limits: CallLimits, count: int, *, is_first: bool = True) -> None:

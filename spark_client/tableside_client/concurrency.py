@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextvars import copy_context
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Generic, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
@@ -45,10 +44,9 @@ def map_ordered(
 
 
 def read_ahead(items: Iterator[Item]) -> Generator[Item, None, None]:
-    """Yield the items, which are not None, in order, and compute one item ahead of the consumer.
+    """Yield the items, which are not None, in order, and compute one item ahead, with the consumer's trace span.
 
-    An error is raised in the place of its item. Closing the iterator does not wait for the item ahead. Items are
-    computed in the context of the first item's consumer, with its trace span.
+    An error is raised in the place of its item. Closing the iterator does not wait for the item ahead.
     """
     pool, context = ThreadPoolExecutor(1, thread_name_prefix="tableside"), copy_context()
 
@@ -76,9 +74,10 @@ def run_plan(plan: Plan[T], run: Run) -> T:
     """Run a plan with threads. An error of a call ends the plan, and the calls that have not started."""
     results: list[Any] | None = None
     while True:
-        step = _advance(plan, results)
-        if isinstance(step, _Ended):
-            return step.result
+        step, result = _advance(plan, results)
+        if step is None:
+            ended: T = result
+            return ended
         results = list(map_ordered(step, run, REQUESTS_IN_FLIGHT_MAX))
 
 
@@ -86,23 +85,19 @@ async def run_plan_async(plan: Plan[T], run: AsyncRun) -> T:
     """Run a plan with tasks. Its own work runs in a thread. An error of a call cancels the others."""
     results: list[Any] | None = None
     while True:
-        step = await asyncio.to_thread(_advance, plan, results)
-        if isinstance(step, _Ended):
-            return step.result
+        step, result = await asyncio.to_thread(_advance, plan, results)
+        if step is None:
+            ended: T = result
+            return ended
         results = await _run_calls(step, run)
 
 
-@dataclass(frozen=True, slots=True)
-class _Ended(Generic[T]):
-    result: T
-
-
-def _advance(plan: Plan[T], results: list[Any] | None) -> Iterable[Call[Any]] | _Ended[T]:
-    """Return the calls of the next step, or the result of the plan: a thread cannot raise `StopIteration`."""
+def _advance(plan: Plan[T], results: list[Any] | None) -> tuple[Iterable[Call[Any]] | None, Any]:
+    """Return the calls of the next step, or None and the plan's result: a thread cannot raise `StopIteration`."""
     try:
-        return next(plan) if results is None else plan.send(results)
+        return next(plan) if results is None else plan.send(results), None
     except StopIteration as end:
-        return _Ended(end.value)
+        return None, end.value
 
 
 async def _run_calls(calls: Iterable[Call[Any]], run: AsyncRun) -> list[Any]:

@@ -161,7 +161,6 @@ class _Exchanges(asyncio.Protocol):
         self._restart_timer()
 
     def data_received(self, data: bytes) -> None:
-        """Finish the request with its last byte, otherwise start the timeout again."""
         if self._reply is None:  # nobody asked
             self.abort()
         elif not self._reply.done():

@@ -30,16 +30,18 @@ class Credential:
         if self.literal is not None:
             return _checked(self.literal, "the token")
         if self.path is not None:
-            return _checked(_text(self.path), f"the token in {self.path}")
+            try:
+                text = Path(self.path).read_text(encoding="utf-8")
+            except UnicodeDecodeError:  # The original error contains the file's content.
+                raise CredentialError(f"the token in {self.path} is not text") from None
+            except OSError as error:
+                raise CredentialError(f"the token in {self.path} cannot be read: {error.strerror}") from error
+            return _checked(text, f"the token in {self.path}")
         return _checked(os.environ.get(self.variable, ""), f"the token in {self.variable}")
 
 
 class RefreshingToken:
-    """A cached token for a long-lived client: read at creation, every `REFRESH_INTERVAL_S`, and after a 401.
-
-    The cache saves reading the file for each request. While the file cannot be read, the last token is still used,
-    until the service rejects it.
-    """
+    """A token, read at creation, every `REFRESH_INTERVAL_S`, and after a 401. If that fails, the last one is used."""
 
     def __init__(self, credential: Credential, clock: Callable[[], float] = time.monotonic) -> None:
         self._credential, self._clock, self._due = credential, clock, 0.0
@@ -62,15 +64,6 @@ class RefreshingToken:
         # In a list, so that tools that print the attributes of an object do not print the token.
         self._cached = [self._credential.read()]
         self._due = self._clock() + REFRESH_INTERVAL_S
-
-
-def _text(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except UnicodeDecodeError:  # The original error contains the file's content.
-        raise CredentialError(f"the token in {path} is not text") from None
-    except OSError as error:
-        raise CredentialError(f"the token in {path} cannot be read: {error.strerror}") from error
 
 
 def _checked(given: str, what: str) -> str | None:

@@ -169,7 +169,6 @@ class AsyncFrameMethods:
 
 
 def _plan(name: str, *arguments: Any) -> Plan[Any]:
-    """Return a plan of the package `frames`. Raises `ImportError` without pyarrow."""
     try:
         from tableside_client.frames import reads, writes  # the other methods work without pyarrow
     except ModuleNotFoundError as error:

@@ -26,10 +26,9 @@ _JOINED_BYTES_MAX = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request to send once.
+    """A request to send once. `timeout_s` limits the time to send it, and each wait for a part of the response.
 
-    `repeatable` means that it may be sent again although it may have been applied. `timeout_s` limits the time to send
-    it, and each wait for a part of the response.
+    `repeatable` means that it may be sent again although it may have been applied.
     """
 
     method: str

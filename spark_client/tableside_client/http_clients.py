@@ -51,7 +51,6 @@ class _Pool(Generic[Connection]):
         self._is_closed = False
 
     def _take(self) -> Connection:
-        """Return the connection that became free last, or a new one."""
         if self._is_closed:
             raise RuntimeError("the client has been closed")
         try:

@@ -70,11 +70,7 @@ _SINGLE_REQUEST = _UNCONDITIONAL | {"update", "default", "if_match", "if_absent"
 
 @dataclass(slots=True)
 class Operation:
-    """One operation of a batch.
-
-    `repeatable` means that it may be sent again although it may have been applied. `own_token` means that the client
-    has added the token.
-    """
+    """One operation, whether it is safe to repeat, and whether the client has added its token."""
 
     document: Document
     repeatable: bool
@@ -157,7 +153,6 @@ class _JsonBatch(Batch):
         return self._keep(positions, [result] * len(positions))
 
     def _keep(self, positions: Sequence[int], received: Sequence[Document]) -> Failures:
-        """Keep results, and remove the client's own tokens if the table does not support them."""
         failures: dict[int, Document] = {}
         for position, result in zip(positions, received, strict=True):
             self.results[position] = result

@@ -36,11 +36,7 @@ class MismatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonReader:
-    """Reads the members of a schema. `types` are the names of their types in messages.
-
-    `parse_variant` converts JSON text to a variant of Spark. Raises `ValueError` for a type that cannot be read from
-    JSON. It names the column.
-    """
+    """Reads the members of a schema, with their `types` in messages. Raises `ValueError` for a type unlike JSON."""
 
     schema: pa.Schema
     types: tuple[str, ...]
@@ -211,13 +207,11 @@ class NullMembers:
 
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-_UNUSUAL_DOUBLES = ("NaN", "Infinity", "-Infinity")
 _TIME = re.compile(
     r"(\d{4})-(\d\d?)-(\d\d?)(?:[T ](\d\d?)(?::(\d\d?)(?::(\d\d?)(?:\.(\d*))?)?)?"
     r"(Z|([+-])(\d\d?)(?::?(\d\d))?)?)?",
     re.ASCII,
 )
-_SECONDS_PER_DAY = 86_400
 _EPOCH_DAY = dt.date(1970, 1, 1).toordinal()
 
 
@@ -311,7 +305,7 @@ def _misfit() -> Any:
 
 
 def _double(value: Any) -> float:
-    return float(value) if value in _UNUSUAL_DOUBLES else float(_require(value, Number))
+    return float(value) if value in ("NaN", "Infinity", "-Infinity") else float(_require(value, Number))
 
 
 def _timestamp(value: Any) -> int:
@@ -337,14 +331,13 @@ def _days(found: re.Match[str]) -> int:
 
 
 def _micros(found: re.Match[str]) -> int:
-    seconds = _days(found) * _SECONDS_PER_DAY + _seconds(*found.group(4, 5, 6))
+    seconds = _days(found) * 86_400 + _seconds(*found.group(4, 5, 6))
     offset = _seconds(found[10], found[11], None)
     fraction = int((found[7] or "")[:6].ljust(6, "0"))
     return (seconds + (offset if found[9] == "-" else -offset)) * 1_000_000 + fraction
 
 
 def _seconds(hour: str | None, minute: str | None, second: str | None) -> int:
-    """Return the seconds of a time of a day. Raises `ValueError` for other numbers."""
     time = dt.time(int(hour or 0), int(minute or 0), int(second or 0))
     return (time.hour * 60 + time.minute) * 60 + time.second
 

@@ -1,7 +1,4 @@
-"""Convert Arrow columns to JSON text: the rule for writes of frames, and of Spark's format.
-
-`docs/spark.md` has the rule as a table.
-"""
+"""Convert Arrow columns to JSON text: the rule for frames and Spark's format, a table in `docs/spark.md`."""
 
 import datetime as dt
 import json

@@ -1,7 +1,4 @@
-"""The update operators, one table with all that clients know about each of them, and columns as operands.
-
-`OPERATORS` has the operators of the service. An operator that lacks a rule for folding is never folded.
-"""
+"""The service's update operators, with all that clients know about each of them, and columns as operands."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -39,10 +39,7 @@ def table_path(table: str, *rest: str) -> str:
 
 
 def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
-    """Return the path of a record. None if a batch should contain the key or the texts that headers would have.
-
-    A path cannot represent an empty segment, `.` and `..`. Some proxies change paths with `/` and similar characters.
-    """
+    """Return the path of a record. None if a batch should have what a path, a header or a proxy would change."""
     key = as_key(key)
     parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
     if not parts or any(part in ("", ".", "..") or _CHANGED_BY_PROXIES.search(part) for part in parts):

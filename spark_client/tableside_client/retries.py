@@ -66,10 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """Sums up the time of waits before retries, and logs a warning for every `REPORT_INTERVAL_S` of it. Thread-safe.
-
-    Time while several calls wait counts once.
-    """
+    """Sums up the time while any call waits, and logs a warning for every `REPORT_INTERVAL_S`. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -123,9 +120,8 @@ class RequestWindow:
     """The number of requests that one task keeps in flight, between 1 and `size_max`. Thread-safe.
 
     The number grows by one per round trip while requests take at most `TARGET_S`. It shrinks by a tenth with each
-    slower request, and by half with each one that the service rejects because of its load (Chiu and Jain 1989). All
-    tasks have the same target, so that they converge to equal shares. A target relative to the fastest request would
-    not do that: a task that starts while the service is busy never sees a fast request.
+    slower request, and by half with each one that the service rejects because of its load (Chiu and Jain 1989). As all
+    tasks have the same target, they converge to equal shares.
     """
 
     def __init__(self, size_max: int) -> None:

@@ -1,8 +1,4 @@
-"""Runs: batch writes of Spark with a token, which the companion `TABLE@runs` of their table remembers.
-
-The companion has one record for each run. Its record `run-events` numbers the starts and ends of all runs, so that
-their order does not depend on the clocks of the jobs.
-"""
+"""Runs: batch writes of Spark with a token, which the companion `TABLE@runs` remembers, in their order."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -21,19 +17,10 @@ Companion = Table[dict[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run. Times are RFC 3339 in UTC.
+    """A run. Times are RFC 3339 in UTC. `rows` is the number of rows that took effect, if it has finished.
 
-    Attributes:
-        token: The token of its operations.
-        operation: `put`, `update` or `delete`.
-        asked: The arguments that determine what is written, apart from the rows, as texts.
-        writers: How many writers of one record the run may be.
-        started: The time of its first start.
-        resumed: The time of its latest start, if it was started again.
-        finished: The time after its last write, or None if it has not finished.
-        rows: The number of rows that took effect, if it has finished.
-        first_event: The number of its first start.
-        last_event: The number of its latest start, or of its end.
+    `asked` are the arguments that determine what is written, apart from the rows, as texts. `writers` is how many
+    writers of one record the run may be. `last_event` is the number of its latest start, or of its end.
     """
 
     token: str

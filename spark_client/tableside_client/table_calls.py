@@ -96,7 +96,9 @@ class TableCalls(Generic[V]):
 
     def write_members(self, op: str, key: Key, **members: Any) -> Document:
         """Return a write as an operation of a batch: with values as JSON objects, without options that are None."""
-        encoded: Document = {name: self._to_object(members[name]) for name in ("value", "default") if name in members}
+        encoded: Document = {"value": self._to_object(members["value"])} if op == "put" else {}
+        if members.get("default") is not None:
+            encoded["default"] = self._to_object(members["default"])
         return given(op=op, key=as_key(key), **members | encoded)
 
     def get_each(self, keys: Sequence[Any], fields: Sequence[str] | None = None) -> Call[list[V | TablesideError]]:
@@ -181,10 +183,7 @@ class TableCalls(Generic[V]):
         return (yield from json_batch.send(CallLimits(self.settings), self.name, prepared, is_first=is_first))
 
     def write(self, members: Document) -> Call[Written]:
-        """Send one write. If it is not idempotent, it gets a token, unless the table supports none.
-
-        These tokens name the writer of the table object: such writes of one record must take turns (`needs_token`).
-        """
+        """Send one write, with a token of this object unless it is idempotent: such writes of a record take turns."""
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
         limits = CallLimits(self.settings)
         try:
@@ -218,7 +217,6 @@ class TableCalls(Generic[V]):
         )
 
     def _decode(self, key: Any, document: dict[str, Any]) -> V:
-        """Return the value of a JSON object. Adds the table and the key to the error if it does not fit."""
         try:
             return self._to_value(document)
         except Exception as failure:

@@ -26,10 +26,9 @@ class ServiceLimits:
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """A table's key fields, its support for tokens, its number of partitions, and the service's limits.
+    """A table's key fields, support for tokens, number of partitions, and the service's limits.
 
-    An unnamed key has the name None. `generations` means that the table can be replaced at once, and `generation` is
-    then the current one, or None if the table does not exist yet.
+    An unnamed key has the name None. `generation` is the current one, None without `generations` or a first write.
     """
 
     key_names: tuple[str | None, ...] = (None,)
@@ -63,8 +62,7 @@ class TableSchema:
 def wire_keys(table_schema: TableSchema, columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the key columns in the order of the key, and the names of the key's fields.
 
-    Columns are matched by name if their names are those of the key's fields, in any case, otherwise by position. Raises
-    `ValueError` if a column would be matched by position although it has the name of another field.
+    Columns are matched by name, in any case, or else by position. Raises `ValueError` if one has another field's name.
     """
     names = [str(name) for name in table_schema.key_names]
     if len(columns) == 1 or len(names) != len(columns) or None in table_schema.key_names:

@@ -50,11 +50,7 @@ class Tls:
 
 
 class ReloadingContext(ssl.SSLContext):
-    """An SSL context that reloads changed files before each new connection.
-
-    Certificates can be reloaded in place without a new client. While the new files cannot be used, for example because
-    the key has not been replaced yet, connections use the previous files.
-    """
+    """An SSL context that reloads changed files before each new connection, once they can be used together."""
 
     def __new__(cls, *_: Any) -> Self:
         """Create the context that the HTTP library sees. Connections use the inner context."""
@@ -159,7 +155,6 @@ def _require_readable(name: str, path: str) -> None:
 
 
 def _reason(error: ssl.SSLError) -> str:
-    """OpenSSL's reason in words. It has none for a file of another kind."""
     return (error.reason or "not a PEM file, or not of this kind").replace("_", " ").lower()
 
 

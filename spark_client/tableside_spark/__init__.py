@@ -28,10 +28,9 @@ __all__ = [
 
 
 def register(spark: "SparkSession") -> None:
-    """Register the data source `tableside` with a session.
+    """Register the data source `tableside` with a session. Raises `PySparkVersionError` with PySpark 3.5.
 
-    Sessions find the data source without this call if they search for installed data sources. Raises
-    `PySparkVersionError` with PySpark 3.5.
+    Sessions find the data source without this call if they search for installed data sources.
     """
     from tableside_spark.versions import require
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
+    from tableside_client.json_batch import TokenArgument
     from tableside_client.json_reader import OnMismatch
     from tableside_spark.partitioning import PartitionFunction, StreamPartitioner
-    from tableside_spark.write.failures import OnError
+    from tableside_spark.write.job import OnError
     from tableside_spark.write.request import WriteRequest
     from tableside_spark.write.run_memory import Resume
-    from tableside_spark.write.tokens import TokenArgument
 
 WriteResult: TypeAlias = Any
 """A `WriteSummary` for a batch DataFrame, a `StreamWrite` for a streaming one."""
@@ -341,9 +341,6 @@ class Table:
                 smallest unit, such as cents.
             on_error: As in `put`.
 
-        Returns:
-            As `put`.
-
         Raises:
             TableWriteError: Rows failed.
             ValueError: An argument is not valid for this DataFrame, or the write cannot have a token.
@@ -393,7 +390,7 @@ class Table:
         return Target(self._connection(), self.name, self.in_flight_max, self.chunk)
 
     def _request(self, op: str, frame: "DataFrame", key: str | Sequence[str], *arguments: Any) -> "WriteRequest":
-        """Check the arguments of a write, of which others are the last of a `WriteRequest`, and fetch the schema."""
+        """Check the frame and its key, and fetch the schema. The last arguments are those of `WriteRequest`."""
         from tableside_spark.plan.frames import check_key_columns, with_strings
         from tableside_spark.write.request import WriteRequest
 

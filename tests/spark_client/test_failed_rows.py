@@ -19,7 +19,7 @@ from spark_client.test_streams import finished, uncommitted
 from support.running import Service
 from tableside_spark import Table, TableWriteError, progress
 from tableside_spark.plan import grouping
-from tableside_spark.write.failures import LETTER_TEXT_CHARACTERS_MAX
+from tableside_spark.write.job import LETTER_TEXT_CHARACTERS_MAX
 
 pytestmark = jvm("spark")
 

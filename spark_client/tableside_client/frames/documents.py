@@ -91,7 +91,6 @@ def _patch_pieces(patch: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[P
 
 
 def _members(members: Mapping[str, Any], pieces: Callable[[str, Any], Iterator[Piece]]) -> Iterator[Piece]:
-    """Yield an object, with the pieces of each member by its name and value."""
     for separator, (name, value) in zip(chain("{", repeat(",")), members.items(), strict=False):
         yield f"{separator}{_constant(str(name))}:"
         yield from pieces(str(name), value)
@@ -140,23 +139,17 @@ class RowDocuments:
 
     def _column_texts(self, leaf: Leaf) -> list[str]:
         """Return the JSON text of each value. The text of a value that JSON cannot represent is empty."""
-        if leaf.column not in self._texts:
-            column = self.columns[leaf.column]
-            self._texts[leaf.column] = [
-                text
-                for start in range(0, len(column), ROWS_PER_SLICE)
-                for text in self._slice_texts(leaf, start, column.slice(start, ROWS_PER_SLICE))
-            ]
-        return self._texts[leaf.column]
-
-    def _slice_texts(self, leaf: Leaf, start: int, part: pa.Array) -> list[str]:
-        try:
-            return _WRITER.texts(part)
-        except UNWRITABLE:
-            texts = [""] * len(part)
-            for row, problem in enumerate(_WRITER.problems(part)):
-                if problem is None:
-                    [texts[row]] = _WRITER.texts(part.slice(row, 1))
-                else:
-                    self.add_problem(start + row, f"column {leaf.label} contains {problem}")
-            return texts
+        if leaf.column in self._texts:
+            return self._texts[leaf.column]
+        column, texts = self.columns[leaf.column], list[str]()
+        for start in range(0, len(column), ROWS_PER_SLICE):
+            part = column.slice(start, ROWS_PER_SLICE)
+            try:
+                texts += _WRITER.texts(part)
+            except UNWRITABLE:
+                for row, problem in enumerate(_WRITER.problems(part)):
+                    texts += [""] if problem else _WRITER.texts(part.slice(row, 1))
+                    if problem is not None:
+                        self.add_problem(start + row, f"column {leaf.label} contains {problem}")
+        self._texts[leaf.column] = texts
+        return texts

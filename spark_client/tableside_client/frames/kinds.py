@@ -155,7 +155,6 @@ def require_unique(names: Sequence[str]) -> None:
 
 
 def _converted(name: str, column: Any) -> pa.Array:
-    """Return a column of a frame in Arrow. Raises `ValueError` with its name if Arrow cannot represent it."""
     try:
         return plain(column if isinstance(column, pa.ChunkedArray) else pa.array(column, from_pandas=True))
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:

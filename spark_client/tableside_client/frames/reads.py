@@ -54,7 +54,6 @@ def enrich(
 
 
 def _values(calls: ArrowCalls, keys: pa.Array, absent: Sequence[str]) -> Call[pa.Array]:
-    """Return the JSON text of each key's value, null for an absent record."""
     outcomes = yield from calls.batch(pa.table({"key": keys}), op="get")
     raise_first_failure(calls.name, outcomes, except_codes=absent)
     return outcomes["value"].combine_chunks()
@@ -89,7 +88,6 @@ def scan_frame(
 
 
 def _require_schema(on_mismatch: str, schema: FrameSchema | None) -> None:
-    """Raise `ValueError` for an unknown `on_mismatch`, and for one that has no effect."""
     require_known(on_mismatch)
     if on_mismatch != "fail" and schema is None:
         raise ValueError("on_mismatch needs schema=: without a schema, a type is chosen that all values fit")
@@ -106,7 +104,6 @@ def _pages(calls: ArrowCalls, params: Mapping[str, Any]) -> Call[list[pa.Table]]
 
 
 def _key_columns(pages: Sequence[pa.Table], names: Sequence[str], schema: TableSchema) -> dict[str, pa.ChunkedArray]:
-    """Return the columns of the key, and the index of the partition if the table is partitioned."""
     types = [pa.int64() if kind == "integer" else pa.string() for kind in schema.key_types]
     keys = [plain(page["key"]) for page in pages]
     parts = [key.flatten() if pa.types.is_struct(key.type) else [key] for key in keys]

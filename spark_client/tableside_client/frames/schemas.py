@@ -118,10 +118,7 @@ class UnlikeTypesError(TypeError):
 
 @dataclass(slots=True)
 class SchemaInference:
-    """Collects the types of members. `names` are the members. None means all, in the order of their appearance.
-
-    Integers beside doubles are doubles. Objects have the members of all of them.
-    """
+    """Collects the types of `names`, or of all members in order. Integers beside doubles are doubles."""
 
     table: str
     names: Sequence[str] | None = None
@@ -182,7 +179,6 @@ def _common(kinds: Iterable[pa.DataType]) -> pa.DataType:
 
 
 def _unify(left: pa.DataType, right: pa.DataType) -> pa.DataType:
-    """Return the common type of two types. Raises `UnlikeTypesError` if there is none."""
     if left == right or right == _NULL:
         return left
     if left == _NULL:

@@ -7,7 +7,7 @@ from itertools import product
 from typing import Any
 
 from pyspark.sql.datasource import EqualNullSafe, EqualTo, Filter, In, StringStartsWith
-from pyspark.sql.types import ByteType, IntegerType, LongType, ShortType, StringType, StructType
+from pyspark.sql.types import IntegralType, StringType, StructType
 
 from tableside_client.table_schema import PARTITION_COLUMN, TableSchema
 from tableside_spark.datasource.reader import Part, Selection, TableReader
@@ -19,13 +19,9 @@ LEADING_MAX = 100
 
 KEY_BYTES_MAX = 1024
 
-_INTEGERS = (ByteType, ShortType, IntegerType, LongType)
-
 
 @dataclass(slots=True)
 class _ColumnFilters:
-    """The values and prefixes that filters require of one column, and these filters."""
-
     kind: type
     values: list[Any] | None = None
     prefixes: list[str] = field(default_factory=list)
@@ -85,7 +81,7 @@ def _columns(keys: Sequence[str], schema: StructType, table_schema: TableSchema)
     columns: dict[str, _ColumnFilters] = {}
     for column in schema:
         kind = kinds.get(column.name)
-        if kind == "integer" and isinstance(column.dataType, _INTEGERS):
+        if kind == "integer" and isinstance(column.dataType, IntegralType):
             columns[column.name] = _ColumnFilters(int)
         elif kind == "string" and column.dataType == StringType():  # without a collation
             columns[column.name] = _ColumnFilters(str)

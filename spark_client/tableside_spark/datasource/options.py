@@ -90,12 +90,8 @@ def parse_expiry(options: Mapping[str, str]) -> Expiry | None:
         return Expiry("ttl_s", ttl_s)
 
 
-_ROLE = "tableside"
-
-
-def text_field(name: str) -> StructField:
-    """Return the column with the JSON text of whole values. A later write recognizes the text by the metadata."""
-    return StructField(name, StringType(), metadata={_ROLE: "value"})
+ROLE = "tableside"
+"""In the metadata of a column that is the JSON text of whole values, so that a later write recognizes it."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +112,7 @@ class Columns:
         partition = None
         if target.table_schema.partitions:
             partition = next((field.name for field in others if field.name.lower() == PARTITION_COLUMN), None)
-        text = target.value or next((field.name for field in others if field.metadata.get(_ROLE) == "value"), None)
+        text = target.value or next((field.name for field in others if field.metadata.get(ROLE) == "value"), None)
         _require_type(schema, partition, IntegralType, "an integer, the index of a partition")
         _require_type(schema, text, StringType, "a string, the JSON text of a value")
         return cls(target.keys, partition, text, tuple(f for f in others if f.name not in (partition, text)))
@@ -144,10 +140,7 @@ SPLITS_MAX = 1024
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """The part of a table to read, and how.
-
-    `partition` is the first part of a composite key. `partitions` are indexes of a partitioned table, None for all.
-    """
+    """The part of a table to read: `partition` is the first part of a key, `partitions` are indexes."""
 
     splits: int
     prefix: str | None = None

@@ -54,8 +54,12 @@ class Decoder:
             columns |= zip(self.reader.schema.names, members, strict=True)
         arrays = [columns[name] for name in self.target.names]
         for array, field in zip(arrays, self.target, strict=True):
-            if _lacks_value(array, field):
-                self._reject_null(page, array, field)
+            if _lacks_value(array, field):  # Spark would read another value.
+                at = next(at for at in range(len(array)) if _lacks_value(array.slice(at, 1), field))
+                raise MismatchError(
+                    f"table {self.table}: column {field.name} has a null for key {key_text(page['key'][at].as_py())}, "
+                    "but the schema excludes nulls; remove NOT NULL from the schema"
+                )
         return pa.RecordBatch.from_arrays(arrays, schema=self.target)
 
     def _cast(self, column: pa.Array, field: pa.Field) -> pa.Array:
@@ -66,14 +70,6 @@ class Decoder:
                 f"table {self.table}: a key does not fit the column {field.name} of type {field.type}: "
                 "change the type in the schema"
             ) from error
-
-    def _reject_null(self, page: pa.Table, array: pa.Array, field: pa.Field) -> None:
-        """Raise `MismatchError` for the first null that the schema excludes: Spark would read another value."""
-        at = next(at for at in range(len(array)) if _lacks_value(array.slice(at, 1), field))
-        raise MismatchError(
-            f"table {self.table}: column {field.name} has a null for key {key_text(page['key'][at].as_py())}, "
-            "but the schema excludes nulls; remove NOT NULL from the schema"
-        )
 
 
 def _lacks_value(column: pa.Array, field: pa.Field) -> bool:
@@ -101,8 +97,7 @@ Part: TypeAlias = str | int
 class Selection:
     """The records that a query needs: all of them, some keys, or a range of keys.
 
-    `keys` are whole keys, each a tuple of its parts, and `leading` are first parts of composite keys. `prefix` belongs
-    to the first part of the key, or to the second if `leading` is set. `partitions` are indexes of a partitioned table.
+    `keys` are whole keys, `leading` are first parts. `prefix` is of the first part, or of the second with `leading`.
     """
 
     keys: tuple[tuple[Part, ...], ...] | None = None
@@ -127,10 +122,7 @@ class KeyLookup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the parts of a table in parallel. A record that exists during the whole read is returned at least once.
-
-    A table with generations is read in the one that is current when the reader is made.
-    """
+    """Reads the parts of a table in parallel, in its current generation. A record is returned at least once."""
 
     def __init__(self, target: TableOptions, decoder: Decoder, options: ReadOptions) -> None:
         # Tasks read the generation that is current now, on the driver.

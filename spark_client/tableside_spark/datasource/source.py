@@ -8,12 +8,12 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from tableside_client.json_writer import Decimals
 from tableside_client.table_schema import PARTITION_COLUMN
 from tableside_spark.datasource.options import (
+    ROLE,
     TableOptions,
     parse_expiry,
     parse_flag,
     parse_options,
     parse_read_options,
-    text_field,
 )
 from tableside_spark.datasource.reader import Decoder, TableReader
 from tableside_spark.datasource.writers import Encoder, OverwritingWriter, PutSender, ReplacingWriter, TableWriter
@@ -44,7 +44,7 @@ class TablesideSource(DataSource):
         kinds = [LongType() if kind == "integer" else StringType() for kind in target.table_schema.key_types]
         keys = [StructField(name, kind) for name, kind in zip(target.keys, kinds, strict=True)]
         partition = [StructField(PARTITION_COLUMN, IntegerType())] if target.table_schema.partitions else []
-        others = [text_field(target.value or "value"), *partition]
+        others = [StructField(target.value or "value", StringType(), metadata={ROLE: "value"}), *partition]
         if taken := {name.lower() for name in target.keys} & {other.name.lower() for other in others}:
             raise ValueError(
                 f"without a schema, the column {min(taken)} is not the key: set the option key to another name"

@@ -16,11 +16,10 @@ RUN_ID = "spark.jobGroup.id"
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches with the token of the query.
+    """Writes micro-batches with the token of the query. A late task of an earlier micro-batch changes nothing.
 
-    The sequence is that of the micro-batch times `CHUNKS_MAX`, plus the number of the chunk in its task. If a task has
-    several rows with one key, the last one is stored. A late task of an earlier micro-batch changes nothing. A task
-    cannot read the offsets, so a micro-batch that another run of the query repeats is put again.
+    The sequence is that of the micro-batch times `CHUNKS_MAX`, plus the number of the chunk in its task. A task cannot
+    read the offsets, so a micro-batch that another run of the query repeats is put again.
     """
 
     def __init__(self, puts: PutSender, at_least_once: bool) -> None:

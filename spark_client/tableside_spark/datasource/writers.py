@@ -200,10 +200,9 @@ class ReplacingWriter(TableWriter):
 
 
 class OverwritingWriter(TableWriter):
-    """Puts the rows of a query. When all of them are stored, it deletes the records that the query has not written.
+    """Puts the rows of a query, and then deletes all other records, unless the query fails.
 
-    The puts carry a token of this write. A delete with the same token has no effect on a record with such a put, and
-    removes every other record. If the query fails, nothing is deleted.
+    A delete with the token of this write has no effect on a record with a put that carries it.
     """
 
     def __init__(self, puts: PutSender) -> None:
@@ -226,11 +225,9 @@ class OverwritingWriter(TableWriter):
         with target.connection.open() as client:
             table = client.arrow_table(target.table)
             for page in table.scan(fields=[], limit=RECORDS_PER_PAGE):
-                deletes = self._deletes(page)
-                raise_first_failure(target.table, table.batch(deletes, op="delete", writer=self._token.writer))
-
-    def _deletes(self, page: pa.Table) -> pa.Table:
-        deletes = {"key": page["key"], "sequence": pa.repeat(pa.scalar(self._token.sequence, pa.int64()), len(page))}
-        if PARTITION_COLUMN in page.column_names:
-            deletes["partitions"] = partition_lists(page[PARTITION_COLUMN])
-        return pa.table(deletes)
+                sequence = pa.repeat(pa.scalar(self._token.sequence, pa.int64()), len(page))
+                deletes = {"key": page["key"], "sequence": sequence}
+                if PARTITION_COLUMN in page.column_names:
+                    deletes["partitions"] = partition_lists(page[PARTITION_COLUMN])
+                found = table.batch(pa.table(deletes), op="delete", writer=self._token.writer)
+                raise_first_failure(target.table, found)

@@ -21,15 +21,13 @@ from tableside_spark.versions import arrow_schema, parse_variant
 def json_reader(fields: Sequence[StructField]) -> JsonReader:
     """Return a reader of members. Raises `ValueError` for a type that cannot be read from JSON. It names the column."""
     types = tuple(field.dataType.simpleString() for field in fields)
-    return JsonReader(pa.schema(list(map(_arrow_field, fields))), types, parse_variant)
-
-
-def _arrow_field(field: StructField) -> pa.Field:
-    try:
-        [found] = arrow_schema(StructType([field]))
-    except TypeError as error:
-        raise unreadable(field.name, field.dataType.simpleString()) from error
-    return found
+    arrow_fields: list[pa.Field] = []
+    for member, kind in zip(fields, types, strict=True):
+        try:
+            arrow_fields += arrow_schema(StructType([member]))
+        except TypeError as error:
+            raise unreadable(member.name, kind) from error
+    return JsonReader(pa.schema(arrow_fields), types, parse_variant)
 
 
 FOUND_COLUMN = "__tableside_found"
@@ -49,11 +47,7 @@ def member_column(position: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class FoundValues:
-    """Makes columns of the JSON texts that a lookup returns.
-
-    Without a reader of members, they are `FOUND_COLUMN` and `VALUE_COLUMN`. With a reader, they are `FOUND_COLUMN`, the
-    members, and `MISMATCH_COLUMN`.
-    """
+    """Makes columns of the texts of a lookup: `FOUND_COLUMN`, and the text, or members and `MISMATCH_COLUMN`."""
 
     table: str
     reader: JsonReader | None
@@ -86,14 +80,10 @@ class FoundValues:
 
 @dataclass(frozen=True, slots=True)
 class RememberedLimits:
-    """When a task forgets values.
+    """When a task forgets values: after so many keys, or so many bytes of Arrow buffers.
 
-    Attributes:
-        keys_max: The maximum number of keys. A chunk with more keys is not remembered.
-        bytes_max: The size of keys and values, as Arrow buffers, after which no keys are added. The values of keys
-            that have already been requested may exceed it.
-        repeated_min: The part of the keys of chunks that must be known. If it is less when one of the maxima is
-            reached, the task remembers nothing from then on, because that costs more than it saves.
+    If less than `repeated_min` of the keys were known then, the task remembers nothing from then on, because that costs
+    more than it saves.
     """
 
     keys_max: int = 50_000
@@ -110,10 +100,7 @@ class PlannedKeys:
     """Where values are remembered, and the position of each key of the chunk there."""
 
     def values(self, found: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
-        """Return the value of each row, from the values `found` for the new keys.
-
-        `rows` has the position of each row's key among the keys of the chunk. None means 0, 1, 2, …
-        """
+        """Return the value of each row, from `found` for the new keys, and its key's position, None for 0, 1, 2, …"""
         if self._remembered is not None:
             generation, positions = self._remembered
             generation.add(self.new, found)
@@ -177,8 +164,7 @@ class _Generation:
 class LookupTask:
     """Looks up the keys of Arrow batches in a table, and adds the columns of `values` after the first.
 
-    If the batches have the column `PARTITION`, each key is looked up in that partition. If they have the column
-    `GENERATION`, all keys are looked up in that generation. `window` is the maximum number of requests in flight. A
+    Batches may name the `PARTITION` of each key, and the `GENERATION` of all. `window` limits the requests in flight. A
     failure with one of the codes `absent` means that there is no record.
     """
 
@@ -218,14 +204,12 @@ class LookupTask:
         if lookup.routed:  # structs of a key and its partition
             *parts, partitions = lookup.keys.new.flatten()
             gets = {"key": key_column(parts, self.key_names), "partitions": partition_lists(partitions)}
-        return lookup, self.values.decode(gets["key"], self._fetch(client, pa.table(gets)))
-
-    def _fetch(self, client: TaskClient, gets: pa.Table) -> pa.Array:
-        if len(gets) == 0:
-            return pa.array([], pa.string())
-        outcomes = client.batch(gets, op="get", fields=self.fields)
-        raise_first_failure(self.table, outcomes, except_codes=self.absent)
-        return outcomes["value"].combine_chunks().cast(pa.string())
+        texts = pa.array([], pa.string())
+        if len(gets["key"]):
+            outcomes = client.batch(pa.table(gets), op="get", fields=self.fields)
+            raise_first_failure(self.table, outcomes, except_codes=self.absent)
+            texts = outcomes["value"].combine_chunks().cast(pa.string())
+        return lookup, self.values.decode(gets["key"], texts)
 
     def _join(self, nulls: NullMembers, lookup: "_Lookup", looked_up: pa.RecordBatch) -> pa.RecordBatch:
         values = lookup.keys.values(looked_up, lookup.positions)

@@ -52,17 +52,13 @@ class KeyColumns(NamedTuple):
     columns: tuple[str, ...]
     names: tuple[str, ...]
 
-    def values(self, operations: pa.Table) -> pa.Array:
-        """Return the key of every operation."""
-        return key_column([operations[name].combine_chunks() for name in self.columns], self.names)
-
 
 def build_batch(
     operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, now_s: float
 ) -> tuple[pa.Table, str | None]:
     """Build the batch, and the operation for the parameter `?op=`, None if rows differ in their column `op`."""
     count = len(operations)
-    columns = {"key": keys.values(operations)}
+    columns = {"key": key_column([operations[name].combine_chunks() for name in keys.columns], keys.names)}
     columns |= {name: operations[internal(name)] for name in documents}
     if token is not None:
         columns["sequence"] = pa.repeat(pa.scalar(token.sequence, pa.int64()), count)
@@ -99,13 +95,6 @@ def _with_problem(found: pa.ChunkedArray, invalid: pa.Array | None, text: str) -
     return found if invalid is None else pc.coalesce(found, pc.if_else(invalid, text, pa.scalar(None, pa.string())))
 
 
-def reset_mask(operations: pa.Table, op: str) -> pa.ChunkedArray | None:
-    """Return a mask of the updates that are preceded by a delete, or None if there can be none."""
-    if DELETE not in operations.column_names or op != "update":
-        return None
-    return pc.and_(operations[DELETE], pc.is_valid(operations[internal("update")]))
-
-
 def _delete_mask(operations: pa.Table, op: str) -> pa.ChunkedArray:
     return operations[DELETE] if op == "put" else pc.is_null(operations[internal("update")])
 
@@ -134,9 +123,8 @@ _SEQUENCES = 2**43
 def part_token(token: Token | None, later_parts: int) -> Token | None:
     """Return the token of a part: that of the write for the last part, a derived one for the parts before it.
 
-    A record remembers one sequence per writer, so the derived sequence combines the write's sequence with the part's
-    number. Sequences of 2^43 or more do not leave enough bits: their high bits are in the derived writer's name. It is
-    the same for all writes whose sequences differ by less than that, so that a record does not collect writers.
+    A record remembers one sequence per writer, so the derived one combines the write's sequence with the part's number.
+    Their high bits are in the derived writer's name, which is the same for most writes: records do not collect writers.
     """
     if token is None or later_parts == 0:
         return token
@@ -165,11 +153,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
 
 
 class StoppedKeys:
-    """Remembers keys with a failed part, and the reason.
-
-    The later parts fail for the same reason. If they were sent, a repetition of the failed part would count as a
-    replay, because its sequence is lower.
-    """
+    """Keys with a failed part. If later parts were sent, a repetition of the failed one would count as a replay."""
 
     def __init__(self, key_columns: Sequence[str]) -> None:
         self._columns = key_columns

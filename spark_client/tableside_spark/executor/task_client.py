@@ -21,10 +21,7 @@ from tableside_client.tls import Tls
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The arguments of the clients in other processes. A job contains them in serialized form.
-
-    Raises `ValueError` for an address that is not valid, and for TLS files with an `http://` address.
-    """
+    """The arguments of clients in other processes, part of jobs. Raises `ValueError` for an invalid address."""
 
     url: str = ""
     token: str | None = field(default=None, repr=False)
@@ -49,12 +46,8 @@ _shared_lock = threading.Lock()
 
 
 def shared_client(connection: Connection) -> Client:
-    """Return this process's client for a connection, opening it at first use.
-
-    The client is never closed, so that its connection pool is reused across tasks and jobs. The process id is part of
-    the key, because a forked child must not use its parent's sockets.
-    """
-    cache_key = (os.getpid(), connection)
+    """Return this process's client for a connection, opening it at first use. Tasks and jobs reuse its connections."""
+    cache_key = (os.getpid(), connection)  # A forked child must not use its parent's sockets.
     with _shared_lock:
         if cache_key not in _shared:
             _shared[cache_key] = connection.open()
@@ -107,10 +100,7 @@ class TaskClient:
         return self._table.batch(operations, window=self._window, **options)
 
     def take_waited_ms(self) -> int:
-        """Return the milliseconds waited for retries since the last call, or since the start of the task.
-
-        Tasks of one Python worker run one after the other, so a worker's client serves one task at a time.
-        """
+        """Return the milliseconds waited for retries since the last call: a worker's tasks run one after the other."""
         with self._lock:
             waited_ms = int((self._client.waited_s - self._taken_s) * 1000)
             self._taken_s += waited_ms / 1000

@@ -25,7 +25,6 @@ from tableside_spark.executor.operation_batch import (
     internal,
     part_token,
     problems,
-    reset_mask,
     rounds,
 )
 from tableside_spark.executor.task_client import Connection, TaskClient
@@ -63,12 +62,9 @@ class WriteTask:
     """Sends the operations of a Spark task.
 
     Input batches contain the key columns, `ROWS`, `PROBLEM`, `LATER_PARTS`, the documents (JSON text), and optionally
-    `DELETE`, `PARTITION`, `SEQUENCE` and `EXPIRY`, with one row per operation. The parts of a key are in order.
-
-    Output batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one
-    row of counts per chunk, and one row per failure. With `stop_at_failure`, equal failures share a row, with the
-    columns of the first. All names except those of the key columns are `internal`, so that a key column can have any
-    name.
+    `DELETE`, `PARTITION`, `SEQUENCE` and `EXPIRY`, with one row per operation. The parts of a key are in order. Output
+    batches contain `COUNTS`, the columns `shown` of the input, `ROWS`, `CODE`, `DETAIL` and `RETRIABLE`: one row of
+    counts per chunk, and one row per failure. With `stop_at_failure`, equal failures share a row.
     """
 
     spec: WriteSpec
@@ -107,7 +103,9 @@ class WriteTask:
 
     def _send_after_resets(self, client: TaskClient, operations: pa.Table, token: Token | None) -> pa.Table:
         """Send operations, after the deletes that precede updates. If a delete fails, its update is not sent."""
-        resets = reset_mask(operations, self.spec.op)
+        resets = None
+        if DELETE in operations.column_names and self.spec.op == "update":
+            resets = pc.and_(operations[DELETE], pc.is_valid(operations[internal("update")]))
         if resets is None or not pc.any(resets, min_count=0).as_py():
             return self._send(client, operations, self.spec.op, self.spec.documents, token)
         reset = None if self.token is None else Token(f"{self.token.writer}{RESET}", self.token.sequence)
@@ -154,8 +152,6 @@ class WriteTask:
 
 @dataclass(slots=True)
 class _TaskState:
-    """The state that the chunks of a task share: the client, keys with a failed part, whether an operation failed."""
-
     client: TaskClient
     stopped: StoppedKeys
     has_failed: bool = False

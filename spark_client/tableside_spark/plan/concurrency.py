@@ -40,21 +40,18 @@ def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: Ch
 
 def divide_in_flight(frame: DataFrame, limits: ServiceLimits, target: Target) -> tuple[DataFrame, Concurrency]:
     """Return the DataFrame, coalesced if there are more slots than tasks, and the job's concurrency."""
-    slots = _slot_count(frame)
+    session = frame.sparkSession
+    if not is_remote(frame):
+        slots = max(1, session.sparkContext.defaultParallelism)
+    else:
+        if session not in _slots_by_session:  # counted with a small job: a range has a partition per slot
+            partitions = session.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
+            last = partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]
+            _slots_by_session[session] = int(last) + 1
+        slots = _slots_by_session[session]
     divided = concurrency(limits, slots, target.in_flight_max, target.chunk)
     return (frame.coalesce(divided.tasks) if divided.tasks < slots else frame), divided
 
 
 def _share(limit: int) -> int:
     return max(1, int(limit * JOB_SHARE))
-
-
-def _slot_count(frame: DataFrame) -> int:
-    session = frame.sparkSession
-    if not is_remote(frame):
-        return max(1, session.sparkContext.defaultParallelism)
-    if session not in _slots_by_session:  # Spark Connect counts them with a small job: a range has a partition per slot
-        partitions = session.range(_SLOTS_MAX).select(F.spark_partition_id().alias("partition"))
-        last = partitions.agg(F.max("partition").alias("last")).collect()[0]["last"]
-        _slots_by_session[session] = int(last) + 1
-    return _slots_by_session[session]

@@ -1,9 +1,4 @@
-"""Fold the rows of a key into one update if the result is exact. Otherwise they become an ordered list of updates.
-
-A fold is an aggregate expression per leaf of the document, by the rule of its operator in `tableside_client.operators`.
-If nulls are omitted, the null operands of rows are ignored. If they are written, rows with a null that the operator
-does not accept have a problem, so that they are not selected.
-"""
+"""Fold the rows of a key into one update if the result is exact: an aggregate per leaf, as `operators` rules."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field

@@ -8,8 +8,6 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions as F, types a
 from tableside_spark.executor.operation_batch import PARTITION
 from tableside_spark.versions import require
 
-_KEY_TYPES = (T.StringType, T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-
 _RESERVED_PREFIX = "__tableside_"
 """The names of internal columns begin with it, except that of the partition."""
 
@@ -37,7 +35,7 @@ def check_key_columns(frame: DataFrame, key: str | Sequence[str]) -> tuple[str, 
         raise ValueError("no key column is named")
     for name in names:
         named_column(frame, name)
-        if not isinstance(kind := frame.schema[name].dataType, _KEY_TYPES):
+        if not isinstance(kind := frame.schema[name].dataType, T.StringType | T.IntegralType):
             raise ValueError(f"key column {name!r} is {kind.simpleString()}: a key is a string or an integer")
     return names
 

@@ -18,11 +18,7 @@ LIVE, _LAST, _UPDATES = map(internal, ("live", "last", "updates"))
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Builds operations from checked rows. Here, every row is a separate operation.
-
-    The rows have the columns that identify an operation, `PROBLEM`, the documents, and optionally `ORDER`, `EXPIRY` and
-    `DELETE`. The operations have the same columns without `ORDER`, and `ROWS`. A delete precedes an update.
-    """
+    """Builds operations, with `ROWS` and without `ORDER`, from checked rows. Here, every row is an operation."""
 
     @property
     def identity(self) -> tuple[str, ...]:
@@ -84,11 +80,10 @@ class LastRowPerKey(OnePerKey):
 
 @dataclass(frozen=True, slots=True)
 class UpdatePerKey(OnePerKey):
-    """The updates of a key become one update: a folded document, or a list of documents.
+    """The updates of a key become one: a folded document, or, if `document` is None, a list of the texts in `UPDATE`.
 
-    `document` is the document to fold. It is None if the updates are listed. The rows then have the column `UPDATE`
-    with JSON text. With `deletes`, rows before the last delete of a key are ignored. An update whose size depends on
-    the number of rows is divided into parts of limited size.
+    With `deletes`, rows before the last delete of a key are ignored. An update whose size depends on the number of rows
+    is divided into parts of limited size.
     """
 
     document: Document | None

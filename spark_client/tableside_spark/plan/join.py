@@ -96,11 +96,7 @@ def join(
 
 
 def _with_members(frame: DataFrame, members: Sequence[StructField], source: DataFrame, lookup: LookupTask) -> DataFrame:
-    """Return the columns of the frame with the members, or with the JSON text of values if there are none.
-
-    Columns have numbers in SQL, because Spark substitutes variables there, and may read names in backticks as regular
-    expressions.
-    """
+    # Names have numbers in SQL, where Spark substitutes variables, and may read backticks as regular expressions.
     numbered = [
         StructField(f"__tableside_column_{at}", field.dataType, field.nullable, field.metadata)
         for at, field in enumerate(frame.schema.fields)

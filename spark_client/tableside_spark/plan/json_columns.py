@@ -182,7 +182,6 @@ def _any_element(array: Column, kind: T.DataType, test: _Test) -> Column | None:
 
 
 def _not_null(condition: Column | None) -> Column:
-    """Return the condition, with null as false."""
     return F.lit(False) if condition is None else F.coalesce(condition, F.lit(False))
 
 

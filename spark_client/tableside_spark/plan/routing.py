@@ -1,8 +1,4 @@
-"""Plan the copies of rows for the partitions of a topic or a table.
-
-The partitions of a table must be known before rows are grouped, because the rows with one key become one operation per
-partition. The default partition is therefore computed here, in the same way as in the service.
-"""
+"""Plan the copies of rows for the partitions of a topic or a table. Its default is computed as in the service."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation, functions as F
-from pyspark.sql.types import ArrayType, ByteType, IntegerType, LongType, NullType, ShortType
+from pyspark.sql.types import ArrayType, IntegerType, IntegralType, NullType
 
 from tableside_client.key_columns import comparable
 from tableside_client.table_schema import TableSchema, wire_keys
@@ -81,7 +77,6 @@ class TableRouting:
 PARTITION_COLUMN = "partition"
 LISTS_COLUMN = "__tableside_partitions"
 _LIST_TYPE = ArrayType(IntegerType())
-_INDEX_TYPES = (ByteType, ShortType, IntegerType, LongType, NullType)
 
 
 def multicast_frame(
@@ -124,7 +119,7 @@ def _with_partition_lists(
         task = PartitionTask(partition_function(partitions), name, num_partitions, where)
         listed = with_arrow_column(frame, LISTS_COLUMN, task, inputs, _LIST_TYPE)
     column = listed.schema[LISTS_COLUMN].dataType
-    if not isinstance(column, ArrayType) or not isinstance(column.elementType, _INDEX_TYPES):
+    if not isinstance(column, ArrayType) or not isinstance(column.elementType, IntegralType | NullType):
         raise TypeError(f"a column of partitions is {_LIST_TYPE.simpleString()}, not {column.simpleString()}")
     lists = F.col(LISTS_COLUMN)
     distinct = F.array_distinct(lists)

@@ -51,11 +51,7 @@ _DIRECTED = re.compile(r" (ASC|DESC) NULLS (FIRST|LAST)'>$")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write that determine how rows become operations.
-
-    `keys` are the key columns. `partition_columns` are the internal columns that, in addition to the key, identify an
-    operation.
-    """
+    """The options of a write that determine how rows become operations. Key and partition identify an operation."""
 
     keys: tuple[str, ...]
     nulls: Nulls = "write"
@@ -189,7 +185,6 @@ def set_update(update: Any, columns: Sequence[str] | None) -> Any:
 
 
 def _check_leaves(rows: DataFrame, leaves: Sequence[Leaf], options: WriteOptions) -> tuple[list[RowLeaf], DataFrame]:
-    """Return the leaves with their types, and the rows with problems, converted decimals, and the default as JSON."""
     types = {member.name: member.dataType for member in rows.schema.fields}
     checks: list[Check] = []
     columns: list[Column] = []

@@ -81,10 +81,7 @@ def _merges(member: str) -> ValueError:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePerSequence(UpdatePerKey):
-    """One update, or delete, per key and sequence, made from the rows that can still take effect.
-
-    `keys` include `SEQUENCE`. Any other row belongs to the operation of its key's newest row, but does not change it.
-    """
+    """One update, or delete, per key and `SEQUENCE`. Rows without effect belong to that of their newest row."""
 
     @property
     def _marks_live(self) -> bool:
@@ -114,6 +111,5 @@ class UpdatePerSequence(UpdatePerKey):
         return functools.reduce(operator.or_, newest, F.lit(False))
 
     def _newest(self, condition: Column) -> Column:
-        """The highest sequence of a valid row of the key that meets a condition."""
         of_key = Window.partitionBy(*[quoted(name) for name in self.keys if name != SEQUENCE])
         return F.max(F.when(F.col(PROBLEM).isNull() & condition, F.col(SEQUENCE))).over(of_key)

@@ -31,10 +31,7 @@ _SPACES = " \t\n\r"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value of a document that differs between rows: its operator, its label in messages, and its column.
-
-    `each` means that the value is an array of elements. `modifiers` are the members beside it.
-    """
+    """A value that differs between rows, and whether it is an array of elements, with `modifiers` beside it."""
 
     operator: UpdateOperator
     label: str
@@ -203,7 +200,6 @@ def _list_column(values: Sequence[Any]) -> Column:
 
 
 def _has_column(value: Any) -> bool:
-    """Whether a value is, or contains at any depth, a column."""
     if isinstance(value, Mapping | list | tuple):
         return any(map(_has_column, value.values() if isinstance(value, Mapping) else value))
     return isinstance(value, Column)

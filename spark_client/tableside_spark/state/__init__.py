@@ -1,8 +1,4 @@
-"""The state of Structured Streaming queries in a table: session settings, inspection, export and deletion.
-
-Importing this package does not require Spark. The state store provider is written in Java: a jar in this package, for
-Spark's driver and executors.
-"""
+"""The state of Structured Streaming queries in a table, and the jar of its provider. The import requires no Spark."""
 
 from tableside_spark.state.inspect import QueryNotFound, State, export
 from tableside_spark.state.records import Contents, Place, Progress, Query, Snapshot, Store, Version

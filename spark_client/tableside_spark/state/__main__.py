@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tableside_client import Client
+from tableside_client.address import URL_VARIABLE
 from tableside_client.credential import CredentialError
 from tableside_client.errors import TableError
 from tableside_client.tls import TlsFileError
@@ -14,10 +15,6 @@ from tableside_spark.state.inspect import QueryNotFound, State
 from tableside_spark.state.records import Contents, Place, Progress, Query
 from tableside_spark.state.session_config import BOUNDS, JarNotFound, Options, jar_path, settings
 
-URL_VARIABLE = "TABLESIDE_URL"
-TOKEN_FILE_VARIABLE = "TABLESIDE_TOKEN_FILE"  # noqa: S105 - the name of a variable, not a secret
-URL = "http://127.0.0.1:8080"
-FAILED = 1
 FILES = ("token_file", "ca_file", "certificate_file", "key_file")
 
 
@@ -30,7 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return verb(args) or 0
     except (TableError, QueryNotFound, JarNotFound, CredentialError, TlsFileError) as error:
         print(f"tableside_spark.state: {error}", file=sys.stderr)
-        return FAILED
+        return 1
     except ValueError as error:
         parser.error(str(error))
 
@@ -39,7 +36,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tableside_spark.state", description="State of Spark's queries.")
     verbs = parser.add_subparsers(required=True, metavar="VERB")
     place = argparse.ArgumentParser(add_help=False)
-    place.add_argument("--url", default=os.environ.get(URL_VARIABLE, URL), help=f"the service [{URL_VARIABLE}]")
+    url = os.environ.get(URL_VARIABLE, "http://127.0.0.1:8080")
+    place.add_argument("--url", default=url, help=f"the service [{URL_VARIABLE}]")
     place.add_argument("--table", required=True, help="the table with the state")
     for name in FILES:
         place.add_argument(_option(name), metavar="FILE")
@@ -49,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
         ("show", _show, "Show a query's state."),
         ("move", _move, "Assign a query's state to another copy of its checkpoint. The query must not run."),
         ("delete", _delete, "Remove all of a query's state. The query must not run."),
-        ("jar", _jar, "Print the path of the state store's jar."),
+        ("jar", lambda _: print(jar_path()), "Print the path of the state store's jar."),
         ("settings", _settings, "Print a session's settings in the format of spark-defaults.conf."),
     ):
         parents = [] if name == "jar" else [place]
@@ -128,7 +126,7 @@ def _delete(args: argparse.Namespace) -> int | None:
         question = f"Remove the state of query {query.id}, whose checkpoint is {query.checkpoint}? [y/N] "
         if not (args.yes or input(question).strip().lower() in ("y", "yes")):
             print("nothing was removed", file=sys.stderr)
-            return FAILED
+            return 1
 
         def report(progress: Progress) -> None:
             print(f"{progress.place or 'the query'}: {progress.removed} records removed", file=sys.stderr)
@@ -136,10 +134,6 @@ def _delete(args: argparse.Namespace) -> int | None:
         removed = state.delete(query.id, report)
     print(f"{query.id}: {removed} records removed")
     return None
-
-
-def _jar(args: argparse.Namespace) -> None:
-    print(jar_path())
 
 
 def _settings(args: argparse.Namespace) -> None:
@@ -151,7 +145,7 @@ def _settings(args: argparse.Namespace) -> None:
 @contextmanager
 def _state(args: argparse.Namespace) -> Iterator[State]:
     files = {name: getattr(args, name) for name in FILES}
-    files["token_file"] = files["token_file"] or os.environ.get(TOKEN_FILE_VARIABLE) or None
+    files["token_file"] = files["token_file"] or os.environ.get("TABLESIDE_TOKEN_FILE") or None
     with Client(args.url, **files) as client, State(client, args.table) as state:
         yield state
 

@@ -5,17 +5,7 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from tableside_client import Client
 from tableside_spark.state import records as layout
-from tableside_spark.state.records import (
-    Contents,
-    Key,
-    Place,
-    Progress,
-    Query,
-    Records,
-    Snapshot,
-    Version,
-    VersionAttempts,
-)
+from tableside_spark.state.records import Contents, Place, Progress, Query, Records, Snapshot, Version, VersionAttempts
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -81,7 +71,11 @@ class State:
         snapshots: list[Snapshot] = []
         for block in layout.attempt_blocks(self._records, place, floor):
             versions += self._versions(place, block)
-            snapshots += self._snapshots(place, block)
+            named = [(attempt.version, name) for attempt in block for name in attempt.snapshots]
+            described = self._records.get([place.snapshot(*each) for each in named])
+            for (version, name), found in zip(named, described, strict=True):
+                unfinished = Snapshot(version, name, finished=False)
+                snapshots.append(unfinished if found is None else Snapshot.from_record(name, found))
         return Contents(place, floor, tuple(versions), tuple(snapshots))
 
     def move(self, query: str, checkpoint: str) -> None:
@@ -133,17 +127,8 @@ class State:
                 else:
                     yield Version(attempt.version, uid, finished=False)
 
-    def _snapshots(self, place: Place, block: list[VersionAttempts]) -> Iterator[Snapshot]:
-        named = [(attempt.version, name) for attempt in block for name in attempt.snapshots]
-        found = self._records.get([place.snapshot(*each) for each in named])
-        for (version, name), description in zip(named, found, strict=True):
-            if description is None:
-                yield Snapshot(version, name, finished=False)
-            else:
-                yield Snapshot.from_record(name, description)
 
-
-def _manifests(place: Place, attempt: VersionAttempts) -> list[Key]:
+def _manifests(place: Place, attempt: VersionAttempts) -> list[layout.Key]:
     return [place.manifest(attempt.version), *(place.manifest(attempt.version, uid) for uid in attempt.uids)]
 
 

@@ -69,10 +69,7 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, identified by the id in its checkpoint. `created` is RFC 3339.
-
-    A partly removed query may have stores without records, or no stores and no checkpoint.
-    """
+    """A query, by the id in its checkpoint. A partly removed one may have no records, or no stores and checkpoint."""
 
     id: str
     checkpoint: str | None
@@ -106,9 +103,8 @@ class Query:
 class Version:
     """An attempt to commit a version of a place. It can be loaded if `finished` is true.
 
-    An unfinished attempt has a number and a uid only: it is in progress or has failed, and maintenance removes its
-    records. `format` is the checkpoint format. `bytes` and `chunks` are the stored size of the delta. `base` is the
-    version of the snapshot that the version starts from, None for the empty state.
+    An unfinished attempt, in progress or failed, has a number and a uid only. `format` is that of the checkpoint.
+    `bytes` and `chunks` are the stored size of the delta. `base` is the version of its snapshot, None for no snapshot.
     """
 
     number: int

@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 PROVIDER = "tableside.state.TablesideStateStoreProvider"
 PREFIX = "spark.tableside.state."
-CHECKPOINT_FORMAT = 2
 TABLE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 URL = re.compile(r"https?://[^/@?#\s]+(/[^?#\s]*)?", re.IGNORECASE)
 
@@ -99,7 +98,7 @@ def settings(url: str, table: str, **options: Unpack[Options]) -> dict[str, str]
     return {
         "spark.jars": jar_path(),
         "spark.sql.streaming.stateStore.providerClass": PROVIDER,
-        "spark.sql.streaming.stateStore.checkpointFormatVersion": str(CHECKPOINT_FORMAT),
+        "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
         **{f"{PREFIX}{name}": str(value) for name, value in {"url": url, "table": table, **given}.items()},
     }
 

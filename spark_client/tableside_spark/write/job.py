@@ -1,23 +1,22 @@
-"""Run a write: executors send the operations, and the driver sums up the outcomes."""
+"""Run a write: executors send the operations, and the driver sums up the outcomes and handles failed rows."""
 
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pyspark.sql import DataFrame, functions as F
+from pyspark.sql import Column, DataFrame, Window, functions as F
 from pyspark.sql.types import BooleanType, LongType, StringType, StructField, StructType
 
 from tableside_client.generations import require_records
 from tableside_client.table_schema import ServiceLimits
-from tableside_spark.executor.operation_batch import ROWS, Token, internal
+from tableside_spark.executor.operation_batch import LATER_PARTS, PARTITION, PROBLEM, ROWS, Token, internal
 from tableside_spark.executor.task_client import Connection, Target, shared_client
-from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, RETRIABLE, WriteSpec, WriteTask
+from tableside_spark.executor.write_task import CODE, COUNTS, DETAIL, INVALID_OPERATION, RETRIABLE, WriteSpec, WriteTask
 from tableside_spark.plan.concurrency import divide_in_flight
 from tableside_spark.plan.frames import map_arrow, quoted
 from tableside_spark.plan.rows import PreparedRows
-from tableside_spark.write.failures import OnError, failed_rows, outcome_columns, put_dead_letters
 from tableside_spark.write.summary import TableWriteError, WriteSummary, WriteTotals, failure_groups, rerun_advice
 
 REQUEST_CODES = (
@@ -30,6 +29,23 @@ REPORT_MIN_S = 1.0
 """Shorter waits of all tasks are not logged."""
 
 log = logging.getLogger(__name__)
+
+OUTCOME_COLUMNS = ("rows", "code", "detail", "retriable")
+"""The columns after the key and the documents in the DataFrame of failed rows."""
+
+
+@runtime_checkable
+class DeadLetterTable(Protocol):
+    """The interface of a `Table` that stores dead letters."""
+
+    def put(
+        self, frame: DataFrame, key: str, /, *, value: str, token: tuple[str, int] | None, at_least_once: bool
+    ) -> Any:
+        """Store one record per key."""
+
+
+OnError: TypeAlias = Literal["fail", "collect"] | Callable[[DataFrame, int | None], None] | DeadLetterTable
+"""The reaction to failures: fail the write, collect them, call a function, with any micro-batch, or store them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +104,7 @@ def skip(job: WriteJob, prepared: PreparedRows) -> WriteSummary:
     if job.on_error != "collect":
         return summary
     assigned = PreparedRows(prepared.grouping.assign(prepared.rows), prepared.grouping)
-    return replace(summary, failures=_empty(_failed(job, assigned, _shown_outcomes(job, assigned, None))))
+    return replace(summary, failures=_empty(_failed_rows(job, assigned, _shown_outcomes(job, assigned, None))))
 
 
 def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, started_s: float) -> WriteSummary:
@@ -96,7 +112,7 @@ def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, st
     outcomes = _shown_outcomes(job, assigned, this.token).localCheckpoint(eager=True)
     sums = outcomes.agg(*[F.coalesce(F.sum(internal(name)), F.lit(0)).alias(name) for name in COUNTS]).collect()[0]
     summary = _summary(job, list(sums), this, started_s)
-    failed = _failed(job, assigned, outcomes)
+    failed = _failed_rows(job, assigned, outcomes)
     if job.on_error == "collect":
         # The failed rows must not depend on the rows of the write.
         return replace(summary, failures=failed.localCheckpoint(eager=True) if summary.failed else _empty(failed))
@@ -110,19 +126,14 @@ def _run_with_failures(job: WriteJob, assigned: PreparedRows, this: WriteRun, st
         if callable(job.on_error):
             job.on_error(failed.drop("retriable"), this.batch_id)
         elif not isinstance(job.on_error, str):
-            table, op = job.spec.table, job.spec.op
-            put_dead_letters(job.on_error, failed, table, op, job.keys, this.origin, this.token)
+            _put_dead_letters(job.on_error, failed, job, this)
     return summary
 
 
 def _shown_outcomes(job: WriteJob, assigned: PreparedRows, token: Token | None) -> DataFrame:
     operations = assigned.grouping.operations(assigned.rows)
-    shown = outcome_columns(operations, assigned.grouping, job.keys, job.spec.documents)
-    return _outcomes(job, operations, token, shown=shown)
-
-
-def _failed(job: WriteJob, assigned: PreparedRows, outcomes: DataFrame) -> DataFrame:
-    return failed_rows(assigned.rows, outcomes, assigned.grouping, job.keys, job.spec.documents)
+    needed = (*job.keys, PARTITION, *(assigned.grouping.identity or map(internal, job.spec.documents)))
+    return _outcomes(job, operations, token, shown=[name for name in operations.columns if name in needed])
 
 
 def _empty(frame: DataFrame) -> DataFrame:
@@ -135,12 +146,9 @@ def _outcomes(job: WriteJob, operations: DataFrame, token: Token | None, *, show
     task = WriteTask(job.spec, tuple(shown), token, stop_at_failure, divided.chunk, divided.window)
     counts = [StructField(internal(name), LongType()) for name in COUNTS]
     columns = [StructField(name, operations.schema[name].dataType) for name in shown]
-    reasons = [
-        StructField(CODE, StringType()),
-        StructField(DETAIL, StringType()),
-        StructField(RETRIABLE, BooleanType()),
-    ]
-    return map_arrow(source, task, StructType([*counts, *columns, StructField(ROWS, LongType()), *reasons]))
+    reasons = [StructField(name, StringType()) for name in (CODE, DETAIL)]
+    outcome = [StructField(ROWS, LongType()), *reasons, StructField(RETRIABLE, BooleanType())]
+    return map_arrow(source, task, StructType([*counts, *columns, *outcome]))
 
 
 def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: float) -> WriteSummary:
@@ -159,6 +167,71 @@ def _summary(job: WriteJob, counts: Sequence[int], this: WriteRun, started_s: fl
     return summary
 
 
+def _failed_rows(job: WriteJob, assigned: PreparedRows, outcomes: DataFrame) -> DataFrame:
+    """Return a row per failed row: key, documents and reason."""
+    failed, grouping = outcomes.where(F.col(CODE).isNotNull()), assigned.grouping
+    if grouping.identity:
+        failed = _rows_of_operations(grouping.with_text(assigned.rows), failed, grouping.identity)
+    partition = [F.col(PARTITION).alias("partition")] if PARTITION in failed.columns else []
+    return failed.select(
+        *map(quoted, job.keys),
+        *partition,
+        *[F.col(internal(name)).alias(name) for name in job.spec.documents],
+        F.lit(1).cast("long").alias("rows"),
+        F.col(CODE).alias("code"),
+        F.col(DETAIL).alias("detail"),
+        F.col(RETRIABLE).alias("retriable"),
+    )
+
+
+def _rows_of_operations(rows: DataFrame, failed: DataFrame, identity: Sequence[str]) -> DataFrame:
+    """Return the rows with a problem, and the rows of failed operations."""
+    sent = failed.where(F.col(LATER_PARTS) >= 0).select(*map(quoted, identity), *map(F.col, (CODE, DETAIL, RETRIABLE)))
+    refused = rows.where(F.col(PROBLEM).isNull()).join(sent, list(identity))
+    reason: dict[str, Column] = {CODE: F.lit(INVALID_OPERATION), DETAIL: F.col(PROBLEM), RETRIABLE: F.lit(False)}
+    return refused.unionByName(rows.where(F.col(PROBLEM).isNotNull()).withColumns(reason))
+
+
+LETTER_TEXT_CHARACTERS_MAX = 30_000
+"""The maximum length of each text in a dead letter.
+
+Key, update, default and detail together fit a record of every store, and 1 MiB even if JSON escapes each character.
+"""
+
+
+def _put_dead_letters(dead_letters: DeadLetterTable, failed: DataFrame, job: WriteJob, this: WriteRun) -> None:
+    """Store failed rows as dead letters, once, even if the write is repeated.
+
+    The key is a digest of the row and its origin, and a number that distinguishes equal rows.
+    """
+    documents = [name for name in failed.columns if name not in (*job.keys, *OUTCOME_COLUMNS)]
+    writer, sequence = this.origin or (None, None)
+    row: dict[str, Column] = {
+        "table": F.lit(job.spec.table),
+        "op": F.lit(job.spec.op),
+        "key": F.to_json(F.struct(*map(quoted, job.keys)), {"ignoreNullFields": "false"}),
+        **{name: F.col(name) for name in documents},
+        "writer": F.lit(writer).cast("string"),
+        "sequence": F.lit(sequence).cast("long"),
+    }
+    outcome = {name: F.col(name) for name in ("rows", "code", "detail")}
+    digest = F.sha2(F.to_json(_struct(row), {"ignoreNullFields": "false"}), 256)
+    texts = [name for name in ("key", "detail", *documents) if name != "partition"]
+    members = row | outcome
+    too_long = [F.coalesce(F.length(members[name]) > LETTER_TEXT_CHARACTERS_MAX, F.lit(False)) for name in texts]
+    members |= {name: F.substring(members[name], 1, LETTER_TEXT_CHARACTERS_MAX) for name in texts}
+    truncated = F.array_contains(F.array(*too_long), True)
+    letter = _struct(members | {"truncated": truncated, "time": F.current_timestamp()})
+    letters = failed.select(digest.alias("digest"), letter.alias("letter"))
+    number = F.row_number().over(Window.partitionBy("digest").orderBy("letter.code", "letter.detail"))
+    numbered = letters.select(F.concat_ws("-", "digest", number).alias("id"), "letter")
+    dead_letters.put(numbered, "id", value="letter", token=this.token, at_least_once=not this.token)
+
+
+def _struct(members: dict[str, Column]) -> Column:
+    return F.struct(*[column.alias(name) for name, column in members.items()])
+
+
 GONE = "the service removed the new generation: another one was activated, or it was idle for generations_idle_s"
 
 
@@ -171,11 +244,7 @@ def replace_records(
     allow_empty: bool,
     note: str | None,
 ) -> WriteSummary:
-    """Put rows in a new generation of a table with `put`, and activate it. A failure removes it.
-
-    Raises `TableWriteError` also if `put` has collected failures that are temporary, and `ValueError` if no row was
-    applied and `allow_empty` is not set.
-    """
+    """Put rows in a new generation, and activate it. A failure removes it, also if temporary and collected."""
     with shared_client(connection).table(table).replacement(note) as new:
         try:
             summary = put(new.name)

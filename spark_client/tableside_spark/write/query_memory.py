@@ -33,10 +33,7 @@ _HEADER_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The identity of a micro-batch's rows: a digest, which is empty if Spark has not stored the offsets.
-
-    `offsets` is the text of the checkpoint's file. A task cannot read it: its digest is the id of the query's `run`.
-    """
+    """The identity of a micro-batch's rows: a digest of the offsets, or in a task, the id of the query's run."""
 
     digest: str = ""
     offsets: str = ""
@@ -169,11 +166,8 @@ def sequence_of(
 ) -> int:
     """Remember a micro-batch in the table, and return the sequence of its token.
 
-    `harmless` means that its rows may be applied again, as puts and deletes may.
-
-    Raises:
-        MicroBatchChangedError: The number returns with other rows, which are not harmless, or this is a late task of an
-            earlier run of the query.
+    Raises `MicroBatchChangedError` if the number returns with other rows that are not `harmless` to apply again, or if
+    this is a late task of an earlier run of the query.
     """
     companion = shared_client(connection).table(table + RUNS)
     for _ in range(CONFLICTS_MAX):
@@ -203,7 +197,6 @@ def sequence_of(
 
 
 def _check_may_return(memory: QueryMemory, table: str, query: str, number: int, *, harmless: bool) -> None:
-    """Raise `MicroBatchChangedError` unless the rows of a returning micro-batch may be applied again."""
     log.warning("table %s: micro-batch %d of query %s returns with other rows", table, number, query)
     if harmless and memory.epoch + 1 < EPOCHS_MAX:
         return

@@ -6,6 +6,7 @@ from typing import Any, get_args
 
 from pyspark.sql import Column, DataFrame
 
+from tableside_client.json_batch import TokenArgument
 from tableside_client.json_writer import Decimals
 from tableside_client.runs import RUNS, Run
 from tableside_client.table_schema import TableSchema, wire_keys
@@ -19,18 +20,11 @@ from tableside_spark.plan.routing import TableRouting
 from tableside_spark.plan.rows import OrderBy, PreparedRows, WriteOptions, delete_condition
 from tableside_spark.plan.sequences import SequenceBy
 from tableside_spark.write import job
-from tableside_spark.write.failures import OUTCOME_COLUMNS, DeadLetterTable, OnError
-from tableside_spark.write.job import WriteJob, WriteRun
+from tableside_spark.write.job import OUTCOME_COLUMNS, DeadLetterTable, OnError, WriteJob, WriteRun
 from tableside_spark.write.run_memory import Resume, RunMemory, fingerprint
 from tableside_spark.write.stream import StreamWrite
 from tableside_spark.write.summary import WriteSummary, WriteTotals
-from tableside_spark.write.tokens import (
-    TokenArgument,
-    TokenLease,
-    UnsoundTokenError,
-    acquire_token,
-    current_micro_batch,
-)
+from tableside_spark.write.tokens import TokenLease, UnsoundTokenError, acquire_token, current_micro_batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,14 +43,10 @@ class RunMemory:
     def once(
         self, wanted: Run, resume: Resume, send: Callable[[], WriteSummary], skip: Callable[[], WriteSummary]
     ) -> WriteSummary:
-        """Send a run and remember that, or skip a finished one. Return the summary.
+        """Send a run and remember that, or skip a finished one. One with collected failures does not finish.
 
-        A run with failed rows that the caller has collected does not finish, as one that raises an error.
-
-        Raises:
-            RunRefusedError: The token belongs to another write, or the records may have forgotten the run and `resume`
-                is not `"force"`.
-            TableError: The companion is temporarily unavailable.
+        Raises `RunRefusedError` if the token belongs to another write, or if the records may have forgotten the run and
+        `resume` is not `"force"`. Raises `TableError` while the companion is unavailable.
         """
         try:
             run = self._start(wanted, resume)

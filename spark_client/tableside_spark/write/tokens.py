@@ -17,7 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 
 from tableside_client import json_batch
-from tableside_client.json_batch import TokenArgument as TokenArgument
+from tableside_client.json_batch import TokenArgument
 from tableside_spark.executor.operation_batch import PART, RESET, Token
 from tableside_spark.executor.task_client import Connection
 from tableside_spark.plan.frames import is_remote
