@@ -21,7 +21,7 @@ RETRIES = Retries(total_s=5.0)
 
 
 def client_command(function: Callable[..., None], retries: Retries = RETRIES) -> Callable[..., None]:
-    """Return a command with the options for a client, which it opens, and the function's own options."""
+    """Return a command that opens a client for the function. Its options follow those of the function."""
 
     @functools.wraps(function)
     def command(**options: Any) -> None:

@@ -113,7 +113,7 @@ def _key_fields(given: list[str], description: Mapping[str, Any]) -> list[str]:
 
 
 class Loader:
-    """Sends rows with `keys` and `order` as columns, and counts those seen, stored, failed, superseded and expired."""
+    """Sends rows, and counts those that it has seen, and the stored, failed, superseded and expired ones."""
 
     def __init__(
         self, table: Table[dict[str, Any]], keys: Sequence[str], description: Mapping[str, Any], order: str | None

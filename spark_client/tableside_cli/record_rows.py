@@ -42,7 +42,7 @@ def document_of(record: Record[dict[str, Any]], partitions: int | None) -> Docum
 
 
 class RowLayout:
-    """The columns of rows: the key's fields, or `key`, then `partition` if the table has some, members, and `FACTS`."""
+    """The columns of rows: those of the key, `partition` of a partitioned table, the members, and then `FACTS`."""
 
     def __init__(self, description: Mapping[str, Any]) -> None:
         self._partitions = description.get("partitions")
@@ -183,7 +183,7 @@ def _parsed(field: Any) -> Any:
 
 
 def to_json(value: Any) -> Any:
-    """Convert a value to JSON types. Raises ValueError for long decimals, and what JSON does not have."""
+    """Convert a value to JSON types: times to ISO 8601, and decimals of 15 digits to numbers. Raises ValueError."""
     match value:
         case str() | bool() | int() | None:
             return value

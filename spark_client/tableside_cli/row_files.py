@@ -155,7 +155,7 @@ def _common_type(kind: pa.DataType, values: list[Any]) -> pa.DataType | None:
 
 
 def _exact_type(kind: pa.DataType, values: list[Any]) -> pa.DataType | None:
-    """Return the type, None if it is inexact, as doubles for integers, and structs for null and absent members."""
+    """Return the type if it represents all values exactly, else None: a double does not represent all integers."""
     try:
         array = pa.array(values, kind)
     except pa.ArrowException:

@@ -88,7 +88,7 @@ def _export(
 
 
 class Spool:
-    """Rows in a temporary file, to be read several times, and `names`, the columns except `FACTS`, in order."""
+    """Rows in a temporary file, which can be read several times. `names` are all columns but `FACTS`, in order."""
 
     def __init__(self, rows: Iterable[Row], file: IO[str]) -> None:
         self.names: dict[str, None] = {}

@@ -50,7 +50,7 @@ class AsyncRun(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CallSettings:
-    """What the calls of a table have in common. Deadline and timeout are those of a call and of an attempt."""
+    """What the calls of a table have in common. `deadline_s` is for a call, `timeout_s` for each of its attempts."""
 
     retries: Retries = DEFAULT_RETRIES
     deadline_s: float | None = None
@@ -108,7 +108,7 @@ class CallLimits:
                     raise
 
     def pause(self, retry_after_s: float | None, reason: str) -> Call[bool]:
-        """Wait before the next attempt, at least `retry_after_s`. Returns False without waiting if there is none."""
+        """Wait before the next attempt, at least `retry_after_s`. Returns False, without waiting, if none is left."""
         seconds = self._budget.next_pause_s(retry_after_s)
         if seconds is None:
             return False
@@ -175,7 +175,7 @@ class Batch(ABC):
         """Return whether an operation is safe to repeat although it may have been applied."""
 
     def send_all(self) -> Call[None]:
-        """Send the operations until none may still succeed. Raises a permanent rejection of the first request."""
+        """Send the operations until none may still succeed. Raises an error if the first request is rejected."""
         positions: Sequence[int] = range(self._count)
         while True:
             failures = yield from self._send_parts(positions)
@@ -200,7 +200,7 @@ class Batch(ABC):
             return self._fail(positions, failure)
 
     def _sent_again(self, failures: Failures) -> Iterator[int]:
-        """Yield the positions to send again, none of a key after one with an unknown outcome, to keep the order."""
+        """Yield the positions to send again, but none after an unknown outcome on its key: the order might change."""
         blocked: set[Hashable] = set()
         for position, failure in failures.items():
             is_safe = failure["applied"] == "no" or self._is_repeatable(position)
@@ -225,7 +225,7 @@ _STATE = re.compile(r"[\x21-\x7e][\x20-\x7e]{0,511}")
 
 
 def trace_headers(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return `traceparent` and `tracestate`: of OpenTelemetry's current span, or of the environment."""
+    """Return the headers `traceparent` and `tracestate` of OpenTelemetry's current span, or of the environment."""
     # A program with a current span has imported this module. Other programs should not pay for the import.
     if "opentelemetry.trace" in sys.modules:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator

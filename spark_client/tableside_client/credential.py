@@ -41,7 +41,7 @@ class Credential:
 
 
 class RefreshingToken:
-    """A token, read at creation, every `REFRESH_INTERVAL_S`, and after a 401. If that fails, the last one is used."""
+    """A token that is read at intervals and after a 401. While it cannot be read, the last one is used."""
 
     def __init__(self, credential: Credential, clock: Callable[[], float] = time.monotonic) -> None:
         self._credential, self._clock, self._due = credential, clock, 0.0

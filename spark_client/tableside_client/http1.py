@@ -99,7 +99,7 @@ class Http1:
         return [head + body] if len(body) <= _JOINED_BYTES_MAX else [head, body]
 
     def receive(self, data: bytes) -> Reply | None:
-        """Return the reply if this is its last part, otherwise None. Raises `httpx.RemoteProtocolError`."""
+        """Return the reply with its last part, else None. Raises `httpx.RemoteProtocolError`, also without data."""
         if not data and self._head is None:
             raise httpx.RemoteProtocolError("Server disconnected without sending a response.")
         try:

@@ -22,7 +22,7 @@ TokenArgument: TypeAlias = str | tuple[str, int] | None
 
 
 def parse_token(token: TokenArgument) -> tuple[str, int] | None:
-    """Return the writer and the sequence of a token, 1 for a text. Raises `ValueError` if one is out of range."""
+    """Return the writer and the sequence of a token. A text has the sequence 1. Raises `ValueError` if out of range."""
     if token is None:
         return None
     writer, sequence = (token, 1) if isinstance(token, str) else token
@@ -96,7 +96,7 @@ class Operation:
 
 
 def is_idempotent(members: Mapping[str, Any]) -> bool:
-    """Return whether repeating an operation leaves the same record: reads, plain puts and deletes, and orders."""
+    """Return whether a repetition leaves the same record: of a get, a plain put or delete, or an ordered write."""
     if members.get("order") is not None:
         return True
     if members.get("op") not in ("put", "delete"):

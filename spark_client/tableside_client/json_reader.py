@@ -36,7 +36,7 @@ class MismatchError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class JsonReader:
-    """Reads the members of a schema, with their `types` in messages. Raises `ValueError` for a type unlike JSON."""
+    """Reads the members of a schema, whose `types` are for messages. Raises `ValueError` for one that JSON lacks."""
 
     schema: pa.Schema
     types: tuple[str, ...]

@@ -19,7 +19,7 @@ class DistinctKeys:
 
 
 def distinct_keys(columns: Sequence[pa.Array], names: Sequence[str]) -> DistinctKeys:
-    """Return the distinct keys, structs with `names` if composite. A row with a null in a part has no key."""
+    """Return the distinct keys, as structs if composite. A row with a null in a key column has no key."""
     encoded = [_wire_type(column).dictionary_encode() for column in columns]
     is_simple = len(encoded) == 1
     keys, positions = (encoded[0].dictionary, encoded[0].indices) if is_simple else _distinct_structs(encoded, names)

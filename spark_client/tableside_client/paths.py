@@ -21,7 +21,7 @@ def json_bytes(document: Any) -> bytes:
 
 
 def as_key(key: Any) -> Any:
-    """Return a key, with a sequence as a tuple. Raises `TypeError` for other types, which a path would have as text."""
+    """Return a key, with a tuple for a sequence. Raises `TypeError` for other types, which a path has as text."""
     if _is_part(key) or key is None:
         return key
     if not isinstance(key, Sequence) or isinstance(key, bytes | bytearray) or not all(map(_is_part, key)):
@@ -39,7 +39,7 @@ def table_path(table: str, *rest: str) -> str:
 
 
 def record_path(table: str, key: Key, *in_headers: str | None) -> str | None:
-    """Return the path of a record. None if a batch should have what a path, a header or a proxy would change."""
+    """Return the path of a record. None if it needs a batch, because a path or a header cannot have such a text."""
     key = as_key(key)
     parts = [str(part) for part in ([key] if isinstance(key, str | int) else key)]
     if not parts or any(part in ("", ".", "..") or _CHANGED_BY_PROXIES.search(part) for part in parts):

@@ -66,7 +66,7 @@ log = logging.getLogger(__name__)
 
 
 class Waits:
-    """Sums up the time while any call waits, and logs a warning for every `REPORT_INTERVAL_S`. Thread-safe."""
+    """Counts the time while at least one call waits, and warns for every `REPORT_INTERVAL_S` of it. Thread-safe."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -1,4 +1,4 @@
-"""Runs: batch writes of Spark with a token, which the companion `TABLE@runs` remembers, in their order."""
+"""Runs: batch writes of Spark with a token, which the companion `TABLE@runs` of their table remembers."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -11,6 +11,7 @@ RUNS = "@runs"
 RUN_PREFIX = "run/"
 """The keys of runs begin with it. The companion also remembers streaming queries, by their ids."""
 EVENTS_KEY = "run-events"
+"""Numbers the starts and ends of all runs, so that their order does not depend on the clocks of the jobs."""
 
 Companion = Table[dict[str, Any]]
 

@@ -140,7 +140,7 @@ class TableCalls(Generic[V]):
         return outcomes
 
     def load(self, pairs: Sequence[tuple[Any, Any]], *, is_first: bool) -> Call[list[tuple[Any, TablesideError]]]:
-        """Store pairs, and return the failed keys with their errors. Raises a rejection of the first request."""
+        """Store pairs, and return the failed keys with their errors. Raises if the first request is rejected."""
         puts: dict[int, Document] = {}
         failures: dict[int, TablesideError] = {}
         for position, (key, value) in enumerate(pairs):
@@ -183,7 +183,7 @@ class TableCalls(Generic[V]):
         return (yield from json_batch.send(CallLimits(self.settings), self.name, prepared, is_first=is_first))
 
     def write(self, members: Document) -> Call[Written]:
-        """Send one write, with a token of this object unless it is idempotent: such writes of a record take turns."""
+        """Send one write. Unless it is idempotent, it gets a token, and the writes of its record must take turns."""
         operation = Operation.create(members, self._tokens if self._supports_tokens else None)
         limits = CallLimits(self.settings)
         try:

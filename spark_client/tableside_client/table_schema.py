@@ -55,7 +55,7 @@ class TableSchema:
         )
 
     def pinned(self, table: str) -> str:
-        """Return the name of the current generation, which no activation changes, or of a table without generations."""
+        """Return the name of the current generation, so that requests read one content, or of the table without any."""
         return table if self.generation is None or "@" in table else f"{table}@{self.generation}"
 
 

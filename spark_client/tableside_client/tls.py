@@ -50,7 +50,7 @@ class Tls:
 
 
 class ReloadingContext(ssl.SSLContext):
-    """An SSL context that reloads changed files before each new connection, once they can be used together."""
+    """An SSL context that reloads changed files before each new connection, if they can be used."""
 
     def __new__(cls, *_: Any) -> Self:
         """Create the context that the HTTP library sees. Connections use the inner context."""

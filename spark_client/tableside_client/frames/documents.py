@@ -20,7 +20,7 @@ _WRITER = JsonWriter()
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column in a document, its name in messages, an update's operator, and whether it has arrays of elements."""
+    """A column in a document. `label` is its name in messages. `each` means that its values are arrays of elements."""
 
     column: str
     label: str
@@ -39,7 +39,7 @@ Piece = str | Leaf
 
 
 def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None = None) -> Iterator[Piece]:
-    """Yield the JSON text of a value, with a leaf for each column. Raises `ValueError` for other values."""
+    """Yield the JSON text of a value in pieces, with a leaf for each column. Raises `ValueError` for other values."""
     match value:
         case Column():
             yield Leaf(value.name, label or value.name, operator)
@@ -55,7 +55,7 @@ def object_pieces(value: Any, label: str = "", operator: UpdateOperator | None =
 
 
 def update_pieces(update: Any) -> Iterator[Piece]:
-    """Yield the parts of an update, separated by commas. Raises `ValueError` for one that is not valid."""
+    """Yield an update in pieces, its parts separated by commas. Raises `ValueError` for one that is not valid."""
     parts = [update] if isinstance(update, Mapping) else update
     if not isinstance(parts, list | tuple) or not parts or not all(isinstance(part, Mapping) for part in parts):
         raise ValueError(f"an update is a mapping or a list of mappings, not {type(update).__name__}")

@@ -43,7 +43,7 @@ def _type(name: str, kind: pa.DataType | str) -> pa.DataType:
 
 
 def value_reader(schema: pa.Schema) -> JsonReader:
-    """Return a reader with the types of `plain_type`, which Arrow casts. Raises `ValueError` for other types."""
+    """Return a reader with the types of `plain_type`, from which Arrow casts. Raises `ValueError` with the column."""
     readable = pa.schema([field.with_type(plain_type(field.type)) for field in schema])
     return JsonReader(readable, tuple(map(str, schema.types)))
 
@@ -118,14 +118,14 @@ class UnlikeTypesError(TypeError):
 
 @dataclass(slots=True)
 class SchemaInference:
-    """Collects the types of `names`, or of all members in order. Integers beside doubles are doubles."""
+    """Collects the types of members: of `names`, or of all in their order. Integers beside doubles are doubles."""
 
     table: str
     names: Sequence[str] | None = None
     _types: dict[str, pa.DataType] = field(default_factory=dict)
 
     def see(self, keys: pa.Array, texts: pa.Array) -> None:
-        """Note the types of JSON texts. Raises `ValueError`, with column and key, for one without a common type."""
+        """Note the types of JSON texts. Raises `ValueError` if a value has no common type with those before it."""
         # One long text is parsed faster than many short ones.
         listed = ",".join(pc.fill_null(texts.cast(pa.string()), "{}").to_pylist())
         values: list[dict[str, Any]] = json.loads(f"[{listed}]")

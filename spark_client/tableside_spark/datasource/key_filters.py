@@ -1,4 +1,4 @@
-"""Turn filters on key columns, which Spark then drops, into exactly the records to read. Requires PySpark 4.1."""
+"""Turn filters on key columns into exactly the records that match, as Spark drops these. Requires PySpark 4.1."""
 
 import math
 from collections.abc import Iterable, Sequence

@@ -27,7 +27,7 @@ _WITHOUT_CATALOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableOptions:
-    """A data source's table, connection, key columns in order, schema, and column with the JSON text, if any."""
+    """The table of a data source, with its key columns in order. `value` names the column with JSON text, if any."""
 
     connection: Connection
     table: str
@@ -96,7 +96,7 @@ ROLE = "tableside"
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns of a table's records: the key in order, the partition's index, the whole value, and members."""
+    """The columns of records: of the key in order, the partition's index, the whole value's JSON, and members."""
 
     keys: tuple[str, ...]
     partition: str | None

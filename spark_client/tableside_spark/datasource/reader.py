@@ -122,7 +122,7 @@ class KeyLookup(InputPartition):
 
 
 class TableReader(DataSourceReader):
-    """Reads the parts of a table in parallel, in its current generation. A record is returned at least once."""
+    """Reads the current generation of a table in parallel. A record that stays is returned at least once."""
 
     def __init__(self, target: TableOptions, decoder: Decoder, options: ReadOptions) -> None:
         # Tasks read the generation that is current now, on the driver.

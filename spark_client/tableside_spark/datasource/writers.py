@@ -161,7 +161,7 @@ class TableWriter(DataSourceArrowWriter):
 
 
 def _last_put_per_key(puts: pa.Table) -> pa.Table:
-    """Keep the last put of each key, of the highest order, so that tokens and retries of some change nothing."""
+    """Keep the last put of each key, by order, so that neither a token nor a retry of some changes the result."""
     puts = puts.sort_by("order") if "order" in puts.column_names else puts  # equal orders keep their sequence
     identities = puts.select(
         [name for name in puts.column_names if name not in ("value", "order", "ttl_s")]

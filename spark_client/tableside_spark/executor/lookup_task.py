@@ -100,7 +100,7 @@ class PlannedKeys:
     """Where values are remembered, and the position of each key of the chunk there."""
 
     def values(self, found: pa.RecordBatch, rows: pa.Array | None) -> pa.RecordBatch:
-        """Return the value of each row, from `found` for the new keys, and its key's position, None for 0, 1, 2, …"""
+        """Return the value of each row, from `found` for new keys. `rows` are positions of keys, None for 0, 1, 2, …"""
         if self._remembered is not None:
             generation, positions = self._remembered
             generation.add(self.new, found)
@@ -110,7 +110,7 @@ class PlannedKeys:
 
 
 class KeyMemory:
-    """Plans the keys of a task's chunks, for `PlannedKeys.values` in the same order. If full, it starts again."""
+    """Plans the keys of a task's chunks, and forgets all when full. One thread takes the values in the same order."""
 
     def __init__(self, limits: RememberedLimits) -> None:
         self._limits = limits

@@ -56,7 +56,7 @@ class KeyColumns(NamedTuple):
 def build_batch(
     operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str], token: Token | None, now_s: float
 ) -> tuple[pa.Table, str | None]:
-    """Build the batch, and the operation for the parameter `?op=`, None if rows differ in their column `op`."""
+    """Build the batch, and the operation for `?op=`, None if rows differ and the batch has the column `op`."""
     count = len(operations)
     columns = {"key": key_column([operations[name].combine_chunks() for name in keys.columns], keys.names)}
     columns |= {name: operations[internal(name)] for name in documents}
@@ -79,7 +79,7 @@ def build_batch(
 
 
 def problems(operations: pa.Table, op: str, keys: KeyColumns, documents: Sequence[str]) -> pa.ChunkedArray:
-    """Return why an operation must not be sent, or null: one invalid text would fail its whole request."""
+    """Return why each operation must not be sent, or null. One invalid text would fail its whole request."""
     found = operations[PROBLEM]
     for name in keys.columns:
         found = _with_problem(found, invalid_utf8(operations[name]), f"key column {name} is not valid UTF-8")
@@ -135,7 +135,7 @@ def part_token(token: Token | None, later_parts: int) -> Token | None:
 
 
 def rounds(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, Iterator[pa.RecordBatch]]]:
-    """Divide operations into rounds, to be consumed in order, with equal later parts: each key occurs once."""
+    """Divide operations into rounds with equal later parts, to be consumed in order. A round has each key once."""
     for later_parts, pieces in groupby(_pieces(batches), key=itemgetter(0)):
         yield later_parts, map(itemgetter(1), pieces)
 
@@ -153,7 +153,7 @@ def _pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordB
 
 
 class StoppedKeys:
-    """Keys with a failed part. If later parts were sent, a repetition of the failed one would count as a replay."""
+    """Keys with a failed part, and why. If later parts were sent, its repetition would count as a replay."""
 
     def __init__(self, key_columns: Sequence[str]) -> None:
         self._columns = key_columns

@@ -21,7 +21,7 @@ from tableside_client.tls import Tls
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """The arguments of clients in other processes, part of jobs. Raises `ValueError` for an invalid address."""
+    """The arguments of the clients in other processes. Raises `ValueError` for an invalid address, or useless files."""
 
     url: str = ""
     token: str | None = field(default=None, repr=False)
@@ -65,7 +65,7 @@ class Target:
 
 
 def fetch_table_schema(connection: Connection, table: str, *, must_exist: bool = False) -> TableSchema:
-    """Fetch a table's schema, or the defaults of one that its first write creates, unless it `must_exist`."""
+    """Fetch the schema of a table. If it does not exist, return the defaults, or raise with `must_exist`."""
     with connection.open() as client:
         try:
             description = client.table(table).describe()
@@ -100,7 +100,7 @@ class TaskClient:
         return self._table.batch(operations, window=self._window, **options)
 
     def take_waited_ms(self) -> int:
-        """Return the milliseconds waited for retries since the last call: a worker's tasks run one after the other."""
+        """Return the milliseconds waited for retries since the last call. A worker runs one task after the other."""
         with self._lock:
             waited_ms = int((self._client.waited_s - self._taken_s) * 1000)
             self._taken_s += waited_ms / 1000

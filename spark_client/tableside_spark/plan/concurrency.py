@@ -28,7 +28,7 @@ class Concurrency:
 
 
 def concurrency(limits: ServiceLimits, slots: int, in_flight_max: int, chunk: ChunkSize) -> Concurrency:
-    """Return the concurrency of a job with so many slots, within the service's limits and these upper bounds."""
+    """Return the concurrency of a job with so many slots. With many tasks, requests are smaller, not too many."""
     requests = min(in_flight_max, _share(limits.in_flight_max))
     operations, size_bytes = _share(limits.operations_in_flight_max), _share(limits.bytes_in_flight_max)
     tasks = min(slots, requests, operations, size_bytes)

@@ -1,4 +1,4 @@
-"""Fold the rows of a key into one update if the result is exact: an aggregate per leaf, as `operators` rules."""
+"""Fold the rows of a key into one update if that is exact: an aggregate for each leaf, by its operator's rule."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +33,7 @@ class Fold:
 
 
 def is_foldable(row_leaf: RowLeaf) -> bool:
-    """Whether folding is exact. Spark compares strings as the service does only if they have no collation."""
+    """Whether folding is exact. Only strings without a collation are compared as in the service."""
     texts = (kind for kind in scalar_types(row_leaf.kind) if isinstance(kind, StringType))
     return json_kind(row_leaf.kind) in row_leaf.leaf.folded and all(kind == StringType() for kind in texts)
 

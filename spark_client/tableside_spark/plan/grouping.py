@@ -1,4 +1,4 @@
-"""Group checked rows into operations, by JVM expressions of column names, to be built for each micro-batch."""
+"""Group checked rows into operations, with expressions of column names only, built for each micro-batch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ LIVE, _LAST, _UPDATES = map(internal, ("live", "last", "updates"))
 
 @dataclass(frozen=True, slots=True)
 class Grouping:
-    """Builds operations, with `ROWS` and without `ORDER`, from checked rows. Here, every row is an operation."""
+    """Builds operations, which have `ROWS` and no `ORDER`, from checked rows. Here, each row is an operation."""
 
     @property
     def identity(self) -> tuple[str, ...]:

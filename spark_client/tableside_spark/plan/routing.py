@@ -1,4 +1,4 @@
-"""Plan the copies of rows for the partitions of a topic or a table. Its default is computed as in the service."""
+"""Plan the copies of rows for the partitions of a topic or a table, with the default that the service has."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

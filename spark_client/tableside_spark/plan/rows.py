@@ -51,7 +51,7 @@ _DIRECTED = re.compile(r" (ASC|DESC) NULLS (FIRST|LAST)'>$")
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """The options of a write that determine how rows become operations. Key and partition identify an operation."""
+    """The options that determine how rows become operations, which the keys and `partition_columns` identify."""
 
     keys: tuple[str, ...]
     nulls: Nulls = "write"
@@ -126,7 +126,7 @@ def deletes(frame: DataFrame, options: WriteOptions) -> PreparedRows:
 def updates(
     frame: DataFrame, update: Any, default: Any, options: WriteOptions, *, folding: bool | None
 ) -> PreparedRows:
-    """Prepare one update per key, and sequence if ordered: folded if that is exact, otherwise a list."""
+    """Prepare one update per key (and sequence), folded if that is exact and allowed, otherwise as a list."""
     if options.sequence and default is not None:
         raise ValueError("default cannot be combined with sequence_by: an ordered update needs no record")
     if options.sequence and folding is not None:

@@ -81,7 +81,7 @@ def _merges(member: str) -> ValueError:
 
 @dataclass(frozen=True, slots=True)
 class UpdatePerSequence(UpdatePerKey):
-    """One update, or delete, per key and `SEQUENCE`. Rows without effect belong to that of their newest row."""
+    """One update or delete per key and `SEQUENCE`. A row without effect belongs to that of its key's newest row."""
 
     @property
     def _marks_live(self) -> bool:

@@ -31,7 +31,7 @@ _SPACES = " \t\n\r"
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A value that differs between rows, and whether it is an array of elements, with `modifiers` beside it."""
+    """A value that differs between rows. `each` means that it is an array of elements, with `modifiers` beside it."""
 
     operator: UpdateOperator
     label: str
@@ -84,7 +84,7 @@ class Document:
 
 
 def read_update(update: Mapping[str, Any] | Column) -> Document:
-    """Parse operators, a merge patch, or a column of whole updates. Raises `ValueError` for a mixture."""
+    """Parse operators, a merge patch, or a column of whole updates. Raises `ValueError` for a mixture or others."""
     if isinstance(update, Column):
         return Document([WHOLE_UPDATE], leaves=[Leaf(WHOLE_UPDATE, "update", update)])
     if not any(name.startswith("$") for name in update):

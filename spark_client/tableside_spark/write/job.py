@@ -45,7 +45,7 @@ class DeadLetterTable(Protocol):
 
 
 OnError: TypeAlias = Literal["fail", "collect"] | Callable[[DataFrame, int | None], None] | DeadLetterTable
-"""The reaction to failures: fail the write, collect them, call a function, with any micro-batch, or store them."""
+"""The reaction to failures: fail, collect, call a function with the micro-batch's number, or store dead letters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,7 +244,7 @@ def replace_records(
     allow_empty: bool,
     note: str | None,
 ) -> WriteSummary:
-    """Put rows in a new generation, and activate it. A failure removes it, also if temporary and collected."""
+    """Put rows in a new generation, and activate it. A failure, also a collected temporary one, removes it."""
     with shared_client(connection).table(table).replacement(note) as new:
         try:
             summary = put(new.name)

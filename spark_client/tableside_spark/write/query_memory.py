@@ -33,7 +33,7 @@ _HEADER_LINES = 2
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """The identity of a micro-batch's rows: a digest of the offsets, or in a task, the id of the query's run."""
+    """The identity of a micro-batch's rows: a digest of its offsets, or in a task, which lacks these, its run."""
 
     digest: str = ""
     offsets: str = ""

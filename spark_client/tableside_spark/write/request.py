@@ -108,7 +108,7 @@ class WriteRequest:
         return routing.row_per_partition(self.frame)
 
     def result(self, prepared: PreparedRows, documents: tuple[str, ...], **asked: Any) -> WriteSummary | StreamWrite:
-        """Write a batch now, or return a stream's `StreamWrite`. Another start of a run repeats what is `asked`."""
+        """Write a batch now, or return a `StreamWrite`. What is `asked` must be the same when a run starts again."""
         if self.on_error != "fail":
             own = [*(() if self.partitions is None else ("partition",)), *documents, *OUTCOME_COLUMNS]
             try:

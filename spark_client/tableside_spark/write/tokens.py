@@ -44,7 +44,7 @@ class MicroBatch:
 
 
 def current_micro_batch(frame: DataFrame) -> MicroBatch | None:
-    """Return the micro-batch, None outside of `foreachBatch`. Raises `UnsoundTokenError` if unknown."""
+    """Return the current micro-batch, None outside of `foreachBatch`. Raises `UnsoundTokenError` if unclear."""
     if is_remote(frame):
         spec = getattr(sys.modules["__main__"], "__spec__", None)
         if spec is not None and str(spec.name).endswith(_CONNECT_WORKER):
@@ -136,7 +136,7 @@ _RESERVED = re.compile(rf"({RESET}|{PART}[0-9a-f]{{5}})$")
 
 @dataclass(frozen=True, slots=True)
 class TokenLease:
-    """The token of a write, the lock to keep during it, and whether another run of it has the same token."""
+    """The token of a write, the lock to hold during the write, and whether another run has the same token."""
 
     token: Token | None = None
     hold: Callable[[], AbstractContextManager[None]] = nullcontext
