@@ -94,8 +94,7 @@ class PathPrefix:
 class TrustedProxies:
     """The proxies whose headers about their clients the service uses."""
 
-    def __init__(self) -> None:
-        self.networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
     def trusts(self, address: str) -> bool:
         """Return whether an IP address is that of a proxy."""

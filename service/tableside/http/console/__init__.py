@@ -4,7 +4,5 @@ The service renders pages without scripts. Numbers come from the service's own m
 through the catalog, like any request.
 """
 
-from .console import Console, read_timed
-from .routes import routes
-
-__all__ = ["Console", "read_timed", "routes"]
+from .console import Console as Console, read_timed as read_timed
+from .routes import routes as routes

@@ -19,8 +19,6 @@ from ...core import FLAGS
 
 log = logging.getLogger(__name__)
 
-SUCCESSES = ("found", "absent", "written", *reversed(FLAGS), "dropped")
-
 FAILURES = (
     "throttled",
     "overloaded",
@@ -119,7 +117,7 @@ def read(families: Iterable[Metric]) -> Reading:
     return reading
 
 
-_KNOWN = frozenset((*SUCCESSES, *FAILURES))
+_KNOWN = frozenset(("found", "absent", "written", *FLAGS, "dropped", *FAILURES))
 
 
 def _operation(labels: Mapping[str, str]) -> Sequence[str]:

@@ -25,7 +25,7 @@ from ..wire.operation_members import choose_partitions, parse_partitions_query
 from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.problems import CODES
 from . import numbers
-from .console import FAILURES, REFUSED, SHED, SUCCESSES, Change, Console
+from .console import FAILURES, REFUSED, SHED, Change, Console
 
 TABLES_SHOWN_MAX = 50
 
@@ -131,14 +131,14 @@ async def overview(console: Console, request: Request, name: str) -> Mapping[str
 
 
 _OUTCOMES = {
+    **{code: CODES[code][1] for code in FAILURES},
+    REFUSED: "operations that were rejected because of the request, for example 412 or 422",
     "found": "gets that found a record",
     "absent": "gets that found no record",
     "written": "writes that were applied",
     "created": "writes that created a record by if_absent or by a default",
     **{member.name: member.counted for member in OUTCOME_MEMBERS},
     "dropped": "writes to no partition",
-    REFUSED: "operations that were rejected because of the request, for example 412 or 422",
-    **{code: CODES[code][1] for code in FAILURES},
 }
 
 
@@ -148,12 +148,11 @@ async def activity(console: Console, request: Request, entry: CatalogEntry, name
     stores = await catalog.reachability.recent()
     now = console.now(entry.spec.name)
     described = describe(entry, request.app.state.settings.limits)
-    codes = (*FAILURES, REFUSED, *SUCCESSES)
     return {
         "health": table_health(now, stores.get(entry.store.name), entry.settings.deadline_s),
         "shedding": load_shedding(console.now()),
         "now": now,
-        "outcomes": [(code, now.per_s(code), _OUTCOMES[code]) for code in codes if now[code]] if now else [],
+        "outcomes": [(code, now.per_s(code), text) for code, text in _OUTCOMES.items() if now[code]] if now else [],
         "settings": orjson.dumps(described, option=orjson.OPT_INDENT_2).decode(),
     }
 

@@ -124,8 +124,7 @@ def _entry(generation: Generation, size: Estimate) -> dict[str, Any]:
 
 
 def _note(body: bytes) -> str | None:
-    members = values.parse(body) if body.strip() else {}
-    match members:
+    match values.parse(body) if body.strip() else {}:
         case {"note": str(note), **others} if not others:
             return note
         case {**others} if not others:
