@@ -255,7 +255,12 @@ Explain: TypeAlias = Callable[[asyncpg.PostgresError, Sequence[Texts], float], A
 
 
 class RowsRejected(Exception):
-    """The server rejected some of the rows that the work sent: its error, and the texts of the rows."""
+    """The server rejected some of the rows that the work sent. Its text has no values, because it may be logged."""
+
+    def __init__(self, error: BaseException, texts: Sequence[Texts]) -> None:
+        super().__init__()
+        self.error: Any = error
+        self.texts = texts
 
 
 class DeadlineRetry:
@@ -277,8 +282,7 @@ class DeadlineRetry:
             return [error] * len(items)
         except RowsRejected as rejected:
             if len(items) == 1:
-                reason, texts = rejected.args
-                return [await self._explain(reason, texts, until)]
+                return [await self._explain(rejected.error, rejected.texts, until)]
         middle = len(items) // 2
         return [*await self.run_each(work, items[:middle], until), *await self.run_each(work, items[middle:], until)]
 
