@@ -178,9 +178,8 @@ class Console:
         if len(self._readings) < 2:
             return None
         (began, before), (ended, after) = self._readings[0], self._readings[-1]
-        if table is None:
-            return Change(ended - began, before.total, after.total)
-        return Change(ended - began, before.tables.get(table, {}), after.tables.get(table, {}))
+        both = (one.total if table is None else one.tables.get(table, {}) for one in (before, after))
+        return Change(ended - began, *both)
 
 
 async def read_timed(families: Callable[[], Iterable[Metric]]) -> tuple[Reading, float]:

@@ -216,6 +216,8 @@ def generate(routes: Sequence[BaseRoute], version: str) -> Fragment:
     bodies: list[tuple[type[BaseModel], Literal["validation"]]] = [(model, "validation") for model in models.BODIES]
     _, generated = models_json_schema(bodies, ref_template=_SCHEMAS + "{model}", schema_generator=_SchemaGenerator)
     schemas = generated["$defs"]
+    for schema in schemas.values():
+        schema.pop("title")
     found["components"] = {
         "securitySchemes": {"bearer": {"type": "http", "scheme": "bearer", "description": bearer}},
         "parameters": {name: {"name": name, "in": "header", **one} for name, one in PARAMETERS.items()},
@@ -243,8 +245,3 @@ class _SchemaGenerator(GenerateJsonSchema):
 
     def field_title_should_be_set(self, schema: object) -> bool:
         return False
-
-    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
-        found = super().model_schema(schema)
-        found.pop("title")
-        return found
