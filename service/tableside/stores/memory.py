@@ -185,9 +185,8 @@ class MemoryStore:
         """Put values without conditions, which the record does not remember: each is written, and the memory stays."""
         records, etags, expiries_ms = self._records, list[str](), list[int]()
         ttls_s = puts.columns.get("ttl_s") or [None] * len(puts)
-        for key, value, ttl_s in zip(
-            self.spec.key.encode_all(puts.keys, b""), puts.columns["value"], ttls_s, strict=True
-        ):
+        keys = self.spec.key.encode_all(puts.keys, b"")
+        for key, value, ttl_s in zip(keys, puts.columns["value"], ttls_s, strict=True):
             stored: Stored | None = records.get(key)
             present = stored and stored.remembered(now, self.spec.delete_memory_s)
             etags.append(f"{next(self._etags):x}")

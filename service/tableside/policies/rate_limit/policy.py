@@ -99,7 +99,8 @@ class Gate(msgspec.Struct, frozen=True, eq=False):
         taken = await self._take(count, budget.until, credit)
         if taken == count:
             return await store.apply(operations, budget)
-        parts, sent = list[asyncio.Task[Sequence[Outcome]]](), 0
+        parts: list[asyncio.Task[Sequence[Outcome]]] = []
+        sent = 0
         try:
             async with asyncio.TaskGroup() as group:
                 while taken:

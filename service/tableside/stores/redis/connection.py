@@ -137,9 +137,8 @@ class Node:
                     await connection.exchange(joined, replies, count, budget)
                     # The server may have become a replica: a new connection to its host name may reach the primary.
                     last = replies[-1]
-                    complete = not isinstance(
-                        last[0] if type(last) is list and last else last, exceptions.ReadOnlyError
-                    )
+                    first = last[0] if type(last) is list and last else last
+                    complete = not isinstance(first, exceptions.ReadOnlyError)
                 finally:
                     self._in_use -= 1
                     if complete and connection is not None and not self._closed:

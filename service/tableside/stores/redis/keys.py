@@ -208,8 +208,7 @@ def side_keys(names: Sequence[str]) -> list[str]:
 
 def has_hash_tag(name: str) -> bool:
     """Return whether a cluster hashes only a part of the name. Names with the same beginning then share a slot."""
-    start = name.find("{")
-    return start >= 0 and name.find("}", start + 1) > start + 1
+    return re.match(r"[^{]*\{[^}]+\}", name) is not None
 
 
 def slot_tag(slot: int) -> str:

@@ -84,7 +84,7 @@ def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: M
     present: Sequence[Any] = [raw for raw in raws if raw is not None] if None in raws else raws
     # One slice object for all records: `raw[a:b]` makes one for each.
     value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
-    errors, values = dict(failed), list[bytes | None]()
+    errors, values = dict(failed), []
     if {raw[value_end] for raw in present} <= {_VALUE_END} and {raw[0] for raw in present} <= {_BRACE}:
         values = [None if raw is None else raw[value] for raw in raws]
     else:
@@ -269,7 +269,8 @@ class RecordReader:
         `decode` returns the results of one call from the records, the side keys (none if not read), the expiries (none
         if no record expires), and the positions of records that are not strings.
         """
-        groups, parts = self._servers.groups(names), list[Sequence[Result | TableError]]()
+        parts: list[Sequence[Result | TableError]] = []
+        groups = self._servers.groups(names)
         commands = [
             Command((), slot, READ, [[keys[at] for at in positions] for keys in (names, side_names) if keys])
             for positions, slot in groups
@@ -287,4 +288,4 @@ class RecordReader:
 
 
 def _outcomes(raws: list[bytes | None], sides: object, expiries: list[int], wrong_types: frozenset[int]) -> Results:
-    return read_all(raws, expiries, dict.fromkeys(wrong_types, wrong_type()))
+    return read_all(raws, expiries, {at: wrong_type() for at in wrong_types})

@@ -205,7 +205,7 @@ class RecordWriter:
         if not set(map(type, results)) <= {int}:
             failed = {at: result for at, result in enumerate(results) if isinstance(result, TableError)}
         written = Results(Written, columns, failed)
-        if UNDECIDED not in results:
+        if not any(results) or UNDECIDED not in results:
             return written
         outcomes, undecided = [*written], [at for at, result in enumerate(results) if result == UNDECIDED]
         for at, outcome in zip(undecided, await self.compare_and_set.apply(writes.at(undecided), until), strict=True):
