@@ -347,7 +347,7 @@ def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
     """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
     names = set().union(*(part.columns for part in parts))
     joined = [name for name in _members(parts[0].kind) if name in names]
-    return {name: [cell for part in parts for cell in part.cells(name)] for name in joined}
+    return {name: list(chain.from_iterable(part.cells(name) for part in parts)) for name in joined}
 
 
 # The kinds and successes of a call. `Table` divides batches, so that a call only reads or only writes.
