@@ -192,7 +192,7 @@ class MemoryStore:
             etags.append(f"{next(self._etags):x}")
             expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
             records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory if present else NO_MEMORY)
-            self._sweep(now)
+        self._sweep(len(puts), now)
         return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
@@ -206,16 +206,14 @@ class MemoryStore:
                 self._records.pop(key, None)
             else:
                 self._records[key] = step.stored
-            self._sweep(now)
+            self._sweep(1, now)
         return step.outcome
 
-    def _sweep(self, now: int) -> None:
-        for _ in range(EXPIRY_CHECKS_PER_WRITE):
-            if self._sweep_index >= len(self._records):
-                self._sweep_index = 0
-                return
-            key, stored = self._records.peekitem(self._sweep_index)
-            if stored.remembered(now, self.spec.delete_memory_s):
-                self._sweep_index += 1
-            else:
-                del self._records[key]
+    def _sweep(self, writes: int, now: int) -> None:
+        """Remove the expired ones among the next records."""
+        start = self._sweep_index
+        keys = list(self._records.islice(start, start + EXPIRY_CHECKS_PER_WRITE * writes))
+        expired = [key for key in keys if not self._records[key].remembered(now, self.spec.delete_memory_s)]
+        for key in expired:
+            del self._records[key]
+        self._sweep_index = start + len(keys) - len(expired) if keys else 0
