@@ -261,19 +261,20 @@ class _Parameters:
         """Return the endpoint's arguments. Raise MalformedRequest if a parameter is unknown or occurs twice."""
         has_query = request.scope["query_string"] and not self._ignores_query
         given = request.context.headers
-        if not has_query and self._headers.keys().isdisjoint(given):
+        known = self._headers.keys() & given.keys()
+        if not known and not has_query:
             return self._defaults  # Most requests
         found: dict[str, Any] = {}
-        for header_name in given:
-            if (header := self._headers.get(header_name)) is not None:
-                if header_name not in _LISTS and [one for one, _ in request.scope["headers"]].count(header_name) > 1:
-                    raise MalformedRequest(f"{header_name.decode().title()} occurs twice")
-                found[header.argument] = header.parse(given[header_name].decode("latin-1"))
+        for header_name in sorted(known):
+            if header_name not in _LISTS and [one for one, _ in request.scope["headers"]].count(header_name) > 1:
+                raise MalformedRequest(f"{header_name.decode().title()} occurs twice")
+            header = self._headers[header_name]
+            found[header.argument] = header.parse(given[header_name].decode("latin-1"))
         for name, text in request.query_params.multi_items() if has_query else ():
-            if (known := self._query.get(name)) is None or known.argument in found:
-                reason = "is unknown" if known is None else "occurs twice"
+            if (parameter := self._query.get(name)) is None or parameter.argument in found:
+                reason = "is unknown" if parameter is None else "occurs twice"
                 raise MalformedRequest(f"a query parameter {display_name(name)} {reason}")
-            found[known.argument] = known.parse(text)
+            found[parameter.argument] = parameter.parse(text)
         for argument, struct in self._structs.items():
             if found.keys().isdisjoint(names := struct.__struct_fields__):
                 found[argument] = self._defaults[argument]
