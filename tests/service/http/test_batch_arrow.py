@@ -1,5 +1,6 @@
 """Batches as Arrow: the outcomes are the same as in JSON, in columns."""
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -53,6 +54,19 @@ def test_expiries_are_shown_if_any_record_has_one(api: ApiClient) -> None:
     first, second = api.rows(T, {"key": keys}, op="get")
     assert first["expires_at"] == api.get(T, keys[0]).headers["Tableside-Expires-At"]
     assert second["expires_at"] is None
+
+
+@pytest.mark.parametrize("length", [10_000, 900_000])
+def test_large_values_and_absent_records_are_in_one_answer(api: ApiClient, length: int) -> None:
+    keys = [fresh(), fresh(), fresh()]
+    for key in keys[::2]:
+        api.put(T, key, {"text": key[0] * length})
+    rows = api.rows(T, {"key": keys}, op="get")
+    assert [row["value"] and json.loads(row["value"]) for row in rows] == [
+        {"text": keys[0][0] * length},
+        None,
+        {"text": keys[2][0] * length},
+    ]
 
 
 KEY_TYPES: list[Callable[[list[str]], Any]] = [

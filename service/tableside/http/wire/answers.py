@@ -158,6 +158,10 @@ class _Parts(io.RawIOBase):
     def __init__(self) -> None:
         self.parts: list[memoryview] = []
 
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
     def write(self, data: Any, /) -> int:
         """Add a part."""
         part = memoryview(data).cast("B")
