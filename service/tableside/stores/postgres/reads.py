@@ -43,10 +43,8 @@ from .connections import Connection, DeadlineRetry, Progress
 from .statements import TableSql
 
 READ_KEYS_MAX = 1000
-"""How many records one statement reads."""
-
 SMALL_BYTES_MAX = 2**20
-"""Values of up to this size together are searched in one step."""
+"""How many records one statement reads, and up to which size all their values are searched in one step."""
 
 
 class SideRow(msgspec.Struct, frozen=True):
@@ -65,18 +63,6 @@ class RowVersion(msgspec.Struct, frozen=True):
 
     etag: str = ""
     side: SideRow = SideRow()
-
-
-def with_side_row(found: VersionedRecord, side: SideRow) -> VersionedRecord:
-    """Return a record with a side row's metadata. An expiry applies only to the version it was set for."""
-    stored, etag = found.stored, found.version.etag
-    if isinstance(stored, RecordUnreadable):
-        stored.memory = side.memory
-    elif stored is not None:
-        stored = Stored(stored.value, etag, side.expires_ms if etag == str(side.version) else 0, side.memory)
-    elif side.memory:
-        stored = Stored(None, "", side.expires_ms, side.memory)
-    return VersionedRecord(stored, RowVersion(etag, side))
 
 
 class RecordReader:
@@ -106,12 +92,25 @@ class RecordReader:
         Side rows are read first. A later change of a row by Tableside then changes its side row too.
         """
         sides = await self.side_rows(self._sql.side_find, budget, connection, keys) if self._sql.has_side_table else {}
-        if (row := await self._read(self._sql.find, connection, keys, budget)) is None:
+        if (rows := await self._read(self._sql.find, connection, keys, budget)) is None:
             return [NOT_READ] * len(keys)
-        found = await self._found(row)
-        if not self._sql.has_side_table:
-            return [found.get(key, _ABSENT) for key in keys]
-        return [with_side_row(found.get(key, _ABSENT), sides.get(key, _NO_SIDE_ROW)) for key in keys]
+        found, yielder = dict[Key, VersionedRecord](), Yielder()
+        for key, side in sides.items():  # These are replaced below if the table has a row.
+            tombstone = Stored(None, "", side.expires_ms, side.memory) if side.memory else None
+            found[key] = VersionedRecord(tombstone, RowVersion("", side))
+        found_keys, columns = rows[0], rows[-1]
+        for key, text, etag, expires_ms, writers in zip(found_keys, *columns, strict=False):
+            if yielder.due:
+                await yielder.maybe_yield()
+            side, memory = sides.get(key, _NO_SIDE_ROW), parse_memory(writers)
+            if self._sql.has_side_table:  # An expiry applies only to the version it was set for.
+                memory, expires_ms = side.memory, side.expires_ms if etag == str(side.version) else 0
+            value = canonical(text) if text else None
+            if isinstance(value, RecordUnreadable):
+                value.memory = memory
+            stored = value if isinstance(value, RecordUnreadable) else Stored(value, etag, expires_ms, memory)
+            found[key] = VersionedRecord(stored, RowVersion(etag, side))
+        return [found.get(key, _ABSENT) for key in keys]
 
     async def side_rows(
         self, statement: str, budget: ReadBudget, connection: Connection, keys: Sequence[Key]
@@ -125,56 +124,40 @@ class RecordReader:
         return sides
 
     async def _get(self, budget: ReadBudget, connection: Connection, keys: Sequence[Key], _: Progress) -> list[Outcome]:
-        if (row := await self._read(self._sql.read, connection, keys, budget, self._clock())) is None:
+        if (rows := await self._read(self._sql.read, connection, keys, budget, self._clock())) is None:
             return [NOT_READ] * len(keys)
-        return [*map((await self._records(row)).get, keys)]
+        found_keys, lines, all_objects, columns = rows
+        if all_objects and len(lines) <= SMALL_BYTES_MAX and not needs_parsing(lines, len(columns[0])):
+            return [*map(dict(zip(found_keys, map(Record, *columns), strict=True)).get, keys)]
+        yielder, found = Yielder(), dict[Key, Outcome]()
+        for key, text, etag, expires_ms in zip(found_keys, *columns, strict=False):
+            if yielder.due:
+                await yielder.maybe_yield()
+            value = canonical(text)
+            found[key] = Record(value, etag, expires_ms) if isinstance(value, bytes) else value
+        return [*map(found.get, keys)]
 
     async def _read(
         self, statement: str, connection: Connection, keys: Sequence[Key], budget: ReadBudget, *now_ms: int
-    ) -> Any:
-        """Return the row of a statement, or None if the values are larger than the budget."""
+    ) -> tuple[Iterable[Key], bytes, bool, Sequence[Any]] | None:
+        """Return the keys, the values in one text, whether all are objects, and the columns besides the keys.
+
+        They are the values, the etags, the expiries, and of `find` the writers. None: the values exceed the budget.
+        """
         if budget.exceeded:
             return None
         bytes_max = int(min(budget.left_bytes, INTEGER_MAX))
         [row] = await connection.fetch(statement, *self._sql.key_arrays(keys), bytes_max, *now_ms)
         size_bytes = row[self._parts] or 0
         budget.spend(size_bytes)
-        return row if size_bytes <= bytes_max else None
-
-    async def _records(self, row: Any) -> dict[Key, Outcome]:
-        """Return the outcomes of Gets. Values that need no conversion are taken in one step if they are small."""
-        keys, lines, all_objects, columns = self._columns(row)
-        if all_objects and len(lines) <= SMALL_BYTES_MAX and not needs_parsing(lines, len(columns[0])):
-            return dict(zip(keys, map(Record, *columns), strict=True))
-        yielder, found = Yielder(), dict[Key, Outcome]()
-        for key, text, etag, expires_ms in zip(keys, *columns, strict=False):
-            if yielder.due:
-                await yielder.maybe_yield()
-            value = canonical(text)
-            found[key] = Record(value, etag, expires_ms) if isinstance(value, bytes) else value
-        return found
-
-    async def _found(self, row: Any) -> dict[Key, VersionedRecord]:
-        keys, _, _, columns = self._columns(row)
-        yielder, found = Yielder(), dict[Key, VersionedRecord]()
-        for key, text, etag, expires_ms, writers in zip(keys, *columns, row[-1] or (), strict=False):
-            if yielder.due:
-                await yielder.maybe_yield()
-            value, memory = canonical(text) if text else None, parse_memory(writers)
-            if isinstance(value, RecordUnreadable):
-                value.memory = memory
-            stored = value if isinstance(value, RecordUnreadable) else Stored(value, etag, expires_ms, memory)
-            found[key] = VersionedRecord(stored, RowVersion(etag))
-        return found
-
-    def _columns(self, row: Any) -> tuple[Iterable[Key], bytes, bool, tuple[list[bytes], list[str], Iterable[int]]]:
-        """Return the keys, the values in one text, whether all are objects, and the values, etags and expiries."""
+        if size_bytes > bytes_max:
+            return None
         if row[0] is None:
-            return [], b"", True, ([], [], [])
-        _, lines, all_objects, etags, expiries = row[self._parts : self._parts + 5]
-        keys = row[0] if self._parts == 1 else zip(*row[: self._parts], strict=True)
+            return [], b"", True, [[]]
+        lines, all_objects, etags, expiries, *writers = row[self._parts + 1 :]
+        found = row[0] if self._parts == 1 else zip(*row[: self._parts], strict=True)
         texts = lines.split(b"\n")  # JSON escapes a line feed within a text
-        return keys, lines, all_objects, (texts, etags.split(","), expiries or repeat(0))
+        return found, lines, all_objects, [texts, etags.split(","), expiries or repeat(0), *writers]
 
 
 _ABSENT = VersionedRecord(None, RowVersion())
