@@ -26,12 +26,10 @@ from ...core import (
 )
 from .connections import Connection
 from .reads import canonical
-from .schema import Column, bytewise, key_parameter, literal, quoted
+from .schema import bytewise, key_parameter, literal, quoted
 from .statements import TableSql
 
-SAMPLED_BYTES = 256 * 8192
-"""256 pages on disk."""
-
+SAMPLED_BYTES = 256 * 8192  # 256 pages on disk
 SAMPLED_ROWS_MAX = 20_000
 CODE_POINT_MAX = 0x10FFFF
 
@@ -48,15 +46,15 @@ class Scanner:
         """Read a page. Raise RecordUnreadable if a row of it is not a valid record."""
         examined_max, where = scan.limit + PAGE_SKIPPED_MAX, _Conditions(self._sql, self._clock())
         if scan.partition is not None:
-            where.part(0, "=", scan.partition)
+            where.compare("=", scan.partition)
         where.prefix(self._key, scan)
         split = Range() if scan.split is None else Range.from_split(scan.split)
         if split.low:
-            where.compare(">=", self._decoded(split.low, "split"))
+            where.compare(">=", *self._decoded(split.low, "split"))
         if split.high is not None:
-            where.compare("<", self._decoded(split.high, "split"))
+            where.compare("<", *self._decoded(split.high, "split"))
         if scan.position is not None:
-            where.compare(">", self._decoded(scan.position, "position"))
+            where.compare(">", *self._decoded(scan.position, "position"))
         limits = examined_max, scan.limit + 1, scan.bytes_max
         rows = await connection.fetch(self._page_sql(where), *where.parameters, *limits)
         page = rows[: scan.limit]
@@ -140,12 +138,6 @@ class _Conditions:
         self.found = [sql.live("$1::bigint")]
         self.parameters: list[Part] = [now_ms]
 
-    def part(self, index: int, comparison: str, part: Part) -> None:
-        """Compare one part of the key."""
-        column = self._columns[index]
-        reference = bytewise(f"t.{quoted(column.name)}", column)
-        self.texts.append(f"{reference} {comparison} {self._parameter(part, column)}")
-
     def prefix(self, key: KeySchema, scan: Scan) -> None:
         """Select the keys with the prefix, in the first part, or in the second part within a partition."""
         key.bounds(scan.partition, scan.prefix)  # rejects a prefix that the key cannot have
@@ -157,19 +149,18 @@ class _Conditions:
             text = f"t.{quoted(self._columns[index].name)}::text"
             self.found.append(f"starts_with({text}, ${len(self.parameters)}::text)")
             return
-        self.part(index, ">=", scan.prefix)
+        self.compare(">=", scan.prefix, first=index)
         if (end := _prefix_end(scan.prefix)) is not None:
-            self.part(index, "<", end)
+            self.compare("<", end, first=index)
 
-    def compare(self, comparison: str, parts: tuple[Part, ...]) -> None:
-        """Compare the whole key."""
-        columns = ", ".join(bytewise(f"t.{quoted(column.name)}", column) for column in self._columns)
-        parameters = [self._parameter(part, column) for part, column in zip(parts, self._columns, strict=True)]
-        self.texts.append(f"({columns}) {comparison} ({', '.join(parameters)})")
-
-    def _parameter(self, part: Part, column: Column) -> str:
-        self.parameters.append(part)
-        return key_parameter(len(self.parameters), column)
+    def compare(self, comparison: str, *parts: Part, first: int = 0) -> None:
+        """Compare some parts of the key, beginning with the part `first`."""
+        references, sent = list[str](), list[str]()
+        for column, part in zip(self._columns[first:], parts, strict=False):
+            references.append(bytewise(f"t.{quoted(column.name)}", column))
+            self.parameters.append(part)
+            sent.append(key_parameter(len(self.parameters), column))
+        self.texts.append(f"({', '.join(references)}) {comparison} ({', '.join(sent)})")
 
 
 def _prefix_end(prefix: str) -> str | None:
