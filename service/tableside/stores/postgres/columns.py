@@ -238,10 +238,6 @@ def _string_text(member: Json) -> str | None:
     return member if isinstance(member, str) else None
 
 
-def _bool_text(member: Json) -> str | None:
-    return orjson.dumps(member).decode() if isinstance(member, bool) else None
-
-
 def _integer_text(bound: int, member: Json) -> str | None:
     return str(member) if type(member) is int and -bound <= member < bound else None
 
@@ -253,7 +249,7 @@ _TYPES: dict[str, tuple[Callable[[Json], str | None], str]] = {
     "int8": (partial(_integer_text, 2**63), _INTEGER),
     **dict.fromkeys(("float4", "float8"), (_number_text, "it takes a number")),
     "numeric": (_decimal_text, "it takes a number or its decimal text"),
-    "bool": (_bool_text, "it takes a boolean"),
+    "bool": (lambda member: str(member).lower() if isinstance(member, bool) else None, "it takes a boolean"),
     "bytea": (_bytes_text, "it takes a string in base64"),
     "hstore": (_hstore_text, "it takes an object of strings and nulls"),
     **{name: (_string_text, f"it takes a string such as {example}") for name, (_, example) in _TIMES.items()},

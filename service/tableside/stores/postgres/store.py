@@ -172,7 +172,6 @@ class DefinedTable:
             raise Unsupported(_NO_TTL)
         self._sql = TableSql(definition, layout, spec.delete_memory_s if tokens else None)
         self.scanner = Scanner(self.spec.key, self._sql, clock)
-        self._layout = layout
         self._clock = clock
         self._retry = DeadlineRetry(pool, spec.name, self._explain_rejection)
         self._reader = RecordReader(self._retry, self._sql, clock)
@@ -251,7 +250,7 @@ class DefinedTable:
 
         async def probe(connection: Connection, texts: Sequence[bytes | None], progress: Progress) -> list[Column]:
             """Return the column whose input function rejects its text, if there is one."""
-            for column, text in zip(self._layout.data, texts, strict=False):
+            for column, text in zip(self._sql.layout.data, texts, strict=False):
                 if text is not None and text != UNCHANGED:
                     try:
                         # This converts the text as an assignment does: an explicit cast would truncate it.

@@ -23,7 +23,6 @@ from ...core import (
     UPDATE_BYTES_MAX,
     Batch,
     BoundedReads,
-    Changed,
     Clock,
     CompareAndSet,
     Delete,
@@ -50,7 +49,7 @@ from ...core import (
     with_etag,
 )
 from .connections import BEGIN, Connection, DeadlineRetry, Progress, Texts
-from .reads import RecordReader, RowVersion, SideRow, canonical, memory_text
+from .reads import RecordReader, SideRow, canonical, memory_text
 from .schema import EXPIRES, WRITERS
 from .statements import TableSql
 
@@ -71,12 +70,9 @@ _DOCUMENT_PUT = ("key", "value", "ttl_s", "returning", "partitions")
 """The members of a put that needs no read of a document."""
 
 
-class RowWrite(msgspec.Struct, frozen=True):
-    """A decided write: the version that it found, and the texts of the data columns that it writes."""
+class RowWrite(Replacement, frozen=True):
+    """A decided write, with the texts of the data columns that it writes."""
 
-    write: Write
-    changed: Changed
-    version: RowVersion
     texts: Texts
     kind: Kind
 
@@ -178,8 +174,8 @@ class RecordWriter:
         return [next(outcomes) if isinstance(row, RowWrite) else row for row in decided]
 
     def _row(self, replacement: Replacement) -> RowWrite | InvalidOperation:
-        write, changed, version = replacement.write, replacement.changed, replacement.version
-        stored, value = replacement.found.stored, changed.stored.value if changed.stored else None
+        write, found, changed = replacement.write, replacement.found, replacement.changed
+        stored, value = found.stored, changed.stored.value if changed.stored else None
         before = stored.value if isinstance(stored, Stored) else None
         is_removed = changed.stored is None or (value is None and self._sql.has_side_table)
         try:
@@ -189,9 +185,9 @@ class RecordWriter:
             texts = absent if value is None else self._layout.column_texts(value, before)
         except InvalidOperation as error:
             return error
-        if version.etag:
-            return RowWrite(write, changed, version, texts, "delete" if is_removed else "update")
-        return RowWrite(write, changed, version, texts, "none" if is_removed else "insert")
+        if replacement.version.etag:
+            return RowWrite(write, found, changed, texts, "delete" if is_removed else "update")
+        return RowWrite(write, found, changed, texts, "none" if is_removed else "insert")
 
     async def _write_all(
         self, connection: Connection, rows: Sequence[RowWrite], progress: Progress
