@@ -40,10 +40,8 @@ WRITE_BYTES_MAX = 900_000
 """DynamoDB accepts 16 MB in a call, but sending more than a megabyte would block the event loop."""
 
 CALLS_CONCURRENCY = 16
-"""How many batch calls of one batch run concurrently."""
-
 WRITES_CONCURRENCY = 32
-"""How many single writes of one batch run concurrently."""
+"""How many batch calls, and how many single writes, of one batch run concurrently."""
 
 PAUSE_S = 0.02
 PAUSE_MAX_S = 2.0

@@ -81,10 +81,7 @@ class ItemLayout:
     def key_item(self, key: Key) -> Item:
         """Return a key's attributes."""
         parts = key if isinstance(key, tuple) else (key,)
-        return {
-            attribute.name: {attribute.kind: part if isinstance(part, str) else str(part)}
-            for attribute, part in zip(self.keys, parts, strict=True)
-        }
+        return {each.name: {each.kind: str(part)} for each, part in zip(self.keys, parts, strict=True)}
 
     def key_of(self, item: Mapping[str, Attribute]) -> Key:
         """Return an item's key. Raise RecordUnreadable if it is not a valid key."""

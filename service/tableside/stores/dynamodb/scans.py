@@ -35,100 +35,88 @@ CALLS_MAX = 8
 _POSITION = msgspec.json.Decoder(list[str])
 
 
-class PageReader:
-    """Reads the pages of one table."""
-
-    def __init__(self, calls: TableCalls, spec: TableSpec, layout: ItemLayout, clock: Clock) -> None:
-        self._calls = calls
-        self._layout = layout
-        self._spec = spec
-        self._clock = clock
-
-    async def page(self, scan: Scan) -> Page:
-        """Read a page. Raise a TableError if it cannot be read."""
-        verb, parameters = self._request(scan)
-        start = None if scan.position is None else self._start(scan.position)
-        page, ends_at = PageBuilder(scan), time.monotonic() + PAGE_SEARCH_S
-        for _ in range(CALLS_MAX):
-            if "FilterExpression" not in parameters:  # a limit would count removed items too
-                parameters["Limit"] = scan.limit - len(page.records)
-            if start is not None:
-                parameters["ExclusiveStartKey"] = start
-            try:
-                response: dict[str, Any] = await self._calls.call(verb, parameters, math.inf)
-            except InvalidOperation:
-                if start is None:
-                    raise
-                raise MalformedRequest("not a position of this scan") from None
-            start = response.get("LastEvaluatedKey")
-            if (last := await self._add(page, response["Items"])) is not None:
-                return Page(page.records, self._position(last))
-            if start is None:
-                return Page(page.records, None)
-            if page.complete or time.monotonic() >= ends_at:
-                break
-        assert start is not None
-        return Page(page.records, self._position(start))
-
-    async def _add(self, page: PageBuilder, items: Sequence[Item]) -> Item | None:
-        """Add live records until the page is complete. Return its last item if others are left."""
-        now, yielder, last = self._clock(), Yielder(), None
-        for item in items:
-            await yielder.maybe_yield()
-            if page.complete:
-                return last
-            texts = self._layout.key_texts(item)
-            key: Any = texts if len(texts) > 1 else texts[0]
-            try:
-                key = self._layout.key_of(item)
-            except RecordUnreadable as error:
-                raise error.of_scan(key) from None
-            stored = await self._layout.stored(item, now)
-            if isinstance(stored, RecordUnreadable):
-                raise stored.of_scan(key)
-            last, found = item, live_record(stored, now)
-            if found is None:
-                page.skip()
-            else:
-                page.add(key, found)
-        return None
-
-    def splits(self, count_max: int) -> list[bytes]:
-        """Return `count_max` segments, up to SEGMENTS_MAX. DynamoDB splits a table by key hashes."""
-        count = min(count_max, SEGMENTS_MAX)
-        return [f"{segment}/{count}".encode() for segment in range(count)]
-
-    def _request(self, scan: Scan) -> tuple[str, dict[str, Any]]:
-        self._spec.key.bounds(scan.partition, scan.prefix)  # rejects a prefix of an integer
-        verb, expression = "scan", "FilterExpression"
-        parameters: dict[str, Any] = {"ConsistentRead": self._spec.consistency == "strong"}
-        if scan.split is not None:
-            segment, slash, count = scan.split.partition(b"/")
-            if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
-                raise MalformedRequest("not a split of this table")
-            parameters |= {"Segment": int(segment), "TotalSegments": int(count)}
-        elif scan.partition is not None:
-            verb, expression = "query", "KeyConditionExpression"
-        keys, placeholders, conditions = self._layout.keys, Placeholders(), list[str]()
-        if scan.partition is not None:
-            partition = {keys[0].kind: scan.partition if isinstance(scan.partition, str) else str(scan.partition)}
-            conditions.append(f"{placeholders.name(keys[0].name)} = {placeholders.value(partition)}")
-        if scan.prefix:
-            name = keys[-1 if scan.partition is not None else 0].name
-            conditions.append(f"begins_with({placeholders.name(name)}, {placeholders.value({'S': scan.prefix})})")
-        if conditions:
-            condition = placeholders.parameters([], [], conditions) or {}
-            parameters |= {expression: condition.pop("ConditionExpression"), **condition}
-        return verb, parameters
-
-    def _position(self, item: Item) -> bytes:
-        return msgspec.json.encode(self._layout.key_texts(item))
-
-    def _start(self, position: bytes) -> Item:
+async def read_page(scan: Scan, calls: TableCalls, spec: TableSpec, layout: ItemLayout, clock: Clock) -> Page:
+    """Read a page. Raise a TableError if it cannot be read."""
+    verb, parameters = _request(scan, spec, layout)
+    start = None if scan.position is None else _start(scan.position, layout)
+    page, ends_at = PageBuilder(scan), time.monotonic() + PAGE_SEARCH_S
+    for _ in range(CALLS_MAX):
+        if "FilterExpression" not in parameters:  # a limit would count removed items too
+            parameters["Limit"] = scan.limit - len(page.records)
+        if start is not None:
+            parameters["ExclusiveStartKey"] = start
         try:
-            texts = _POSITION.decode(position)
-            item = {key.name: {key.kind: text} for key, text in zip(self._layout.keys, texts, strict=True)}
-            self._layout.key_of(item)
-        except (msgspec.DecodeError, ValueError, RecordUnreadable):
-            raise MalformedRequest("not a position of this table") from None
-        return item
+            response: dict[str, Any] = await calls.call(verb, parameters, math.inf)
+        except InvalidOperation:
+            if start is None:
+                raise
+            raise MalformedRequest("not a position of this scan") from None
+        start = await _add(page, response["Items"], layout, clock()) or response.get("LastEvaluatedKey")
+        if start is None or page.complete or time.monotonic() >= ends_at:
+            break
+    return Page(page.records, None if start is None else msgspec.json.encode(layout.key_texts(start)))
+
+
+async def _add(page: PageBuilder, items: Sequence[Item], layout: ItemLayout, now_ms: int) -> Item | None:
+    """Add live records until the page is complete. Return its last item if others are left."""
+    yielder, last = Yielder(), None
+    for item in items:
+        await yielder.maybe_yield()
+        if page.complete:
+            return last
+        texts = layout.key_texts(item)
+        key: Any = texts if len(texts) > 1 else texts[0]
+        try:
+            key = layout.key_of(item)
+        except RecordUnreadable as error:
+            raise error.of_scan(key) from None
+        stored = await layout.stored(item, now_ms)
+        if isinstance(stored, RecordUnreadable):
+            raise stored.of_scan(key)
+        last, found = item, live_record(stored, now_ms)
+        if found is None:
+            page.skip()
+        else:
+            page.add(key, found)
+    return None
+
+
+def segments(count_max: int) -> list[bytes]:
+    """Return `count_max` segments as splits, up to SEGMENTS_MAX. DynamoDB splits a table by key hashes."""
+    count = min(count_max, SEGMENTS_MAX)
+    return [f"{segment}/{count}".encode() for segment in range(count)]
+
+
+def _request(scan: Scan, spec: TableSpec, layout: ItemLayout) -> tuple[str, dict[str, Any]]:
+    spec.key.bounds(scan.partition, scan.prefix)  # rejects a prefix of an integer
+    verb, expression = "scan", "FilterExpression"
+    parameters: dict[str, Any] = {"ConsistentRead": spec.consistency == "strong"}
+    if scan.split is not None:
+        segment, slash, count = scan.split.partition(b"/")
+        if not (slash and segment.isdigit() and count.isdigit() and int(segment) < int(count) <= SEGMENTS_MAX):
+            raise MalformedRequest("not a split of this table")
+        parameters |= {"Segment": int(segment), "TotalSegments": int(count)}
+    elif scan.partition is not None:
+        verb, expression = "query", "KeyConditionExpression"
+    keys, placeholders, conditions = layout.keys, Placeholders(), list[str]()
+    if scan.partition is not None:
+        partition = {keys[0].kind: str(scan.partition)}
+        conditions.append(f"{placeholders.name(keys[0].name)} = {placeholders.value(partition)}")
+    if scan.prefix:
+        name = keys[-1 if scan.partition is not None else 0].name
+        conditions.append(f"begins_with({placeholders.name(name)}, {placeholders.value({'S': scan.prefix})})")
+    if conditions:
+        condition = placeholders.parameters([], [], conditions) or {}
+        parameters |= {expression: condition.pop("ConditionExpression"), **condition}
+    return verb, parameters
+
+
+def _start(position: bytes, layout: ItemLayout) -> Item:
+    """Return the key to start after. Raise MalformedRequest if the position is not one of this table."""
+    try:
+        texts = _POSITION.decode(position)
+        item = {key.name: {key.kind: text} for key, text in zip(layout.keys, texts, strict=True)}
+        layout.key_of(item)
+    except (msgspec.DecodeError, ValueError, RecordUnreadable):
+        raise MalformedRequest("not a position of this table") from None
+    return item

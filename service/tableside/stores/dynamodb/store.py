@@ -15,7 +15,6 @@ import contextlib
 import math
 import secrets
 import time
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, TypeAlias
@@ -60,7 +59,7 @@ from .calls import Attempt, Request, TableCalls
 from .client import Client
 from .errors import ResourceInUse
 from .items import WRITERS, Item, ItemLayout, converted
-from .scans import PageReader
+from .scans import read_page, segments
 from .updates import VersionedItems
 
 SINGLE_CALLS_MAX = 4
@@ -88,7 +87,6 @@ class DynamodbStore:
         self._layout = layout
         self._clock = clock
         self._calls = TableCalls(client, spec.name_in_store, layout)
-        self._scans = PageReader(self._calls, spec, layout, clock)
         self._compare = CompareAndSet(spec, VersionedItems(self._calls, layout, clock), clock=clock, etag=_new_version)
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
@@ -98,11 +96,11 @@ class DynamodbStore:
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page, in sort order within a partition, otherwise in DynamoDB's own order."""
-        return await self._scans.page(scan)
+        return await read_page(scan, self._calls, self.spec, self._layout, self._clock)
 
     async def splits(self, count_max: int) -> list[bytes]:
         """Return segments of the table."""
-        return self._scans.splits(count_max)
+        return segments(count_max)
 
     async def drop(self) -> None:
         """Delete the table. Succeeds if another process deletes it."""
@@ -181,13 +179,12 @@ class DynamodbStore:
 
     async def _replace_many(self, writes: Sequence[Any], until: float) -> list[Attempt]:
         """Put or delete items in batch calls. With tokens, first read which records there are and remember writes."""
-        found = deque[Item | TableError | None]([{}] * len(writes))
+        found: Sequence[Item | TableError | None] = [{}] * len(writes)
         if self.capabilities.tokens:
-            found = deque(await self._calls.get([write.key for write in writes], until, only=WRITERS))
+            found = await self._calls.get([write.key for write in writes], until, only=WRITERS)
         attempts, requests, yielder = list[Attempt](), dict[int, Item](), Yielder()
-        for index, write in enumerate(writes):
+        for index, (write, item) in enumerate(zip(writes, found, strict=True)):
             await yielder.maybe_yield()
-            item = found.popleft()
             if isinstance(item, TableError):
                 attempts.append(item)
             elif item is None and isinstance(write, Delete):
