@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import time
 from collections import deque
 from collections.abc import Sequence
 from http import HTTPStatus
@@ -52,7 +51,7 @@ class SharedState(ServerState):
 
     def __init__(self) -> None:
         super().__init__()
-        self.unread = UnreadResponses(time.monotonic)
+        self.unread = UnreadResponses()
 
 
 class Connection(Protocol):

@@ -5,7 +5,7 @@ on how slowly a client may read, and on how many bytes may wait in total.
 """
 
 import asyncio
-import math
+import time
 from collections import deque
 from collections.abc import Callable
 
@@ -18,7 +18,6 @@ noticed.
 
 TURN_BYTES = 4 * PIECE_BYTES
 """How many bytes of a response are passed to the transport before other requests have a turn."""
-
 
 RESPONSE_WAIT_S = 30.0
 """How long a response may wait unread, plus one second for each `BYTES_PER_S_MIN` bytes that the client does read."""
@@ -41,7 +40,6 @@ class ResponseSender:
     def __init__(
         self, transport: asyncio.Transport, unread: "UnreadResponses", on_writable: Callable[[], None]
     ) -> None:
-        self.read_progress = ReadProgress()
         self.writable = asyncio.Event()
         self.writable.set()
         self._transport = transport
@@ -49,8 +47,12 @@ class ResponseSender:
         self._on_writable = on_writable
         self._loop = asyncio.get_running_loop()
         self._queue: deque[memoryview] = deque()
-        self._queued_bytes = 0
-        self._held_bytes = 0
+        self._queued_bytes = self._held_bytes = 0
+        self._sent_bytes = 0
+        self._sending = False
+        self._measured_since: float | None = None
+        self._measured_s = 0.0
+        self._read_before = self._read_bytes = 0
 
     @property
     def unread_bytes(self) -> int:
@@ -62,15 +64,36 @@ class ResponseSender:
         """Return how much memory the unread bytes occupy: until all of a response is read, none of it is freed."""
         return max(self._held_bytes, unread_bytes) if (unread_bytes := self.unread_bytes) else 0
 
+    def measure(self, now: float) -> None:
+        """Measure how fast the client reads, from the first call with unread bytes on. `now` is a monotonic time.
+
+        While the service itself delays the response, nothing is measured.
+        """
+        unread_bytes = self.unread_bytes
+        if self._sending or not unread_bytes:
+            self._measured_since, self._measured_s, self._read_bytes = None, 0.0, 0
+            return
+        if self._measured_since is None:
+            self._measured_since, self._read_before = now, self._sent_bytes - unread_bytes
+        self._measured_s = now - self._measured_since
+        self._read_bytes = self._sent_bytes - unread_bytes - self._read_before
+
     def is_late(self, now: float) -> bool:
-        """Return whether the client reads too slowly. `now` is a time of `time.monotonic`."""
-        return self.read_progress.is_late(now, self.unread_bytes)
+        """Measure, and return whether the client reads too slowly."""
+        self.measure(now)
+        return self._measured_s > RESPONSE_WAIT_S + self._read_bytes / BYTES_PER_S_MIN
+
+    @property
+    def slowness(self) -> tuple[bool, float]:
+        """A key that sorts the slowest first. Without a known speed, the ones that have waited longest are slowest."""
+        known = self._measured_s >= MEASURED_S
+        return not known, self._read_bytes / self._measured_s if known else -self._measured_s
 
     def write(self, data: bytes) -> None:
         """Send bytes, or queue them until the client has read nearly all before them."""
         if self._transport.is_closing():
             return
-        self.read_progress.sent_bytes += len(data)
+        self._sent_bytes += len(data)
         if self._held_bytes and not self.unread_bytes:
             self._held_bytes = 0
         if len(data) <= PIECE_BYTES and self.writable.is_set():
@@ -89,7 +112,7 @@ class ResponseSender:
 
     def resume(self) -> None:
         """Continue after the client has read nearly all that was sent."""
-        self.read_progress.sending = False
+        self._sending = False
         self.writable.set()
         self._write_pieces()
         self._total_unread.count(self)
@@ -100,7 +123,7 @@ class ResponseSender:
         left_bytes = TURN_BYTES
         while self._queue and self.writable.is_set():
             if left_bytes <= 0:
-                self.read_progress.sending = True
+                self._sending = True
                 self.writable.clear()
                 self._loop.call_soon(self.resume)
                 return
@@ -128,79 +151,38 @@ class ResponseSender:
         self._queued_bytes = self._held_bytes = 0
 
 
-class ReadProgress:
-    """Measures how fast the client of one connection reads: `bytes_per_s`, infinity without a measurement.
-
-    While `sending`, the service delays the response, not the client, so nothing is measured.
-    """
-
-    def __init__(self) -> None:
-        self.sent_bytes = 0
-        self.bytes_per_s = math.inf
-        self.measured_s = 0.0
-        self.sending = False
-        self._since: float | None = None
-        self._read_before = 0
-        self._read_bytes = 0
-
-    def measure(self, now: float, unread_bytes: int) -> None:
-        """Note how much is unread. The measurement starts at the first call with unread bytes."""
-        if self.sending or not unread_bytes:
-            self._since, self.bytes_per_s, self.measured_s = None, math.inf, 0.0
-            return
-        if self._since is None:
-            self._since, self._read_before = now, self.sent_bytes - unread_bytes
-        self._read_bytes, self.measured_s = self.sent_bytes - unread_bytes - self._read_before, now - self._since
-        self.bytes_per_s = self._read_bytes / self.measured_s if self.measured_s > 0 else math.inf
-
-    def is_late(self, now: float, unread_bytes: int) -> bool:
-        """Measure, and return whether the client reads too slowly."""
-        self.measure(now, unread_bytes)
-        return self.measured_s > RESPONSE_WAIT_S + self._read_bytes / BYTES_PER_S_MIN if unread_bytes else False
-
-    @property
-    def slowness(self) -> tuple[bool, float]:
-        """A key that sorts the slowest first. Without a known speed, the ones that have waited longest are slowest."""
-        known = self.measured_s >= MEASURED_S
-        return not known, self.bytes_per_s if known else -self.measured_s
-
-
 class UnreadResponses:
-    """The memory for the unread responses of all connections of this process. `clock` is the event loop's.
+    """The memory for the unread responses of all connections of this process.
 
     Between two calls for a connection its client only reads, so the total is never too small.
     """
 
-    def __init__(self, clock: Callable[[], float], bytes_max: int = UNREAD_BYTES_MAX) -> None:
-        self._clock = clock
+    def __init__(self, bytes_max: int = UNREAD_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._held: dict[ResponseSender, int] = {}
         self._total = 0
 
     def count(self, reader: ResponseSender) -> None:
         """Count the unread responses of a connection. Above the limit, disconnect the slowest readers."""
-        self._update(reader, self._clock())
-        if self._total > self._bytes_max:
-            self._disconnect_slowest()
+        now = time.monotonic()
+        self._update(reader, now)
+        if self._total <= self._bytes_max:
+            return
+        for other in [*self._held]:
+            self._update(other, now)
+        for slowest in sorted(self._held, key=lambda one: one.slowness):
+            if self._total <= self._bytes_max:
+                return
+            self.forget(slowest)
+            slowest.abort()
 
     def forget(self, reader: ResponseSender) -> None:
         """Count nothing for a connection that has ended."""
         self._total -= self._held.pop(reader, 0)
 
     def _update(self, reader: ResponseSender, now: float) -> None:
-        unread_bytes = reader.unread_bytes
-        reader.read_progress.measure(now, unread_bytes)
+        reader.measure(now)
         self.forget(reader)
-        if unread_bytes:
-            self._held[reader] = reader.held_bytes
-            self._total += reader.held_bytes
-
-    def _disconnect_slowest(self) -> None:
-        now = self._clock()
-        for reader in [*self._held]:
-            self._update(reader, now)
-        for reader in sorted(self._held, key=lambda one: one.read_progress.slowness):
-            if self._total <= self._bytes_max:
-                return
-            self.forget(reader)
-            reader.abort()
+        if held_bytes := reader.held_bytes:
+            self._held[reader] = held_bytes
+            self._total += held_bytes

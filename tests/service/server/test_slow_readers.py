@@ -4,7 +4,6 @@ import asyncio
 import json
 import socket
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -142,7 +141,7 @@ async def test_unread_responses_never_exceed_their_limit_and_a_reader_gets_its_r
     bytes_max = 3 * ANSWER_BYTES_MIN
     certificate, context = tls or (None, None)
     async with serving(certificate) as server, AsyncExitStack() as stack:
-        server.server_state.unread = UnreadResponses(time.monotonic, bytes_max)
+        server.server_state.unread = UnreadResponses(bytes_max)
         callers = [await stack.enter_async_context(Slow(server, context)) for _ in range(8)]
         callers[0].ask("PUT", "records/a", VALUE, "content-type: application/json\r\n")
         await callers[0].answer()
