@@ -25,4 +25,4 @@ from .request_observers import (
     RequestMetrics as RequestMetrics,
     RequestSpans as RequestSpans,
 )
-from .responses import problem_response as problem_response
+from .responses import ProblemResponse as ProblemResponse

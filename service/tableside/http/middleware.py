@@ -29,7 +29,7 @@ from .request_context import (
     headers_by_name,
 )
 from .request_observers import RequestSpans
-from .responses import problem_response
+from .responses import ProblemResponse
 
 log = logging.getLogger(__name__)
 
@@ -253,9 +253,9 @@ def _with_short_startup_errors(send: Send) -> Send:
 
 def _error_response(error: Exception, context: RequestContext) -> Response:
     if isinstance(error, TableError):
-        return problem_response(error)
+        return ProblemResponse(error)
     log.error("request %s %s failed", context.method, context.request_id, exc_info=error)
-    return problem_response(Internal("internal error: the log of the service has the details", applied="unknown"))
+    return ProblemResponse(Internal("internal error: the log of the service has the details", applied="unknown"))
 
 
 def _drop_tracebacks(error: BaseException) -> None:

@@ -26,27 +26,25 @@ def encoded_response(encoded: Encoded, media_type: str, headers: dict[str, str] 
     return PartsResponse(encoded, headers, media_type)
 
 
-def problem_response(
-    error: TableError, extra_headers: dict[str, str] | None = None, members: dict[str, Any] | None = None
-) -> Response:
-    """Return an error as problem details (RFC 9457). `members` are added to the document."""
-    extra_headers = dict(extra_headers or {})
-    if error.retry_after_s is not None:
-        extra_headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-    if isinstance(error, Unauthenticated):
-        extra_headers["WWW-Authenticate"] = error.challenge
-    if isinstance(error, problems.MethodNotAllowed):
-        extra_headers["Allow"] = error.allowed
-    content = orjson.dumps({**problems.problem(error), **(members or {})})
-    return ProblemResponse(error.code, content, problems.status(error), extra_headers)
-
-
 class ProblemResponse(Response):
-    """Problem details that put their error code into the request's context for the log, the trace and the metrics."""
+    """An error as problem details (RFC 9457). `members` are added to the document.
 
-    def __init__(self, code: str, content: bytes, status: int, extra_headers: dict[str, str]) -> None:
-        super().__init__(content, status, extra_headers, media_type=problems.MEDIA_TYPE)
-        self._code = code
+    It puts the error code into the request's context for the log, the trace and the metrics.
+    """
+
+    def __init__(
+        self, error: TableError, extra_headers: dict[str, str] | None = None, members: dict[str, Any] | None = None
+    ) -> None:
+        extra_headers = dict(extra_headers or {})
+        if error.retry_after_s is not None:
+            extra_headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+        if isinstance(error, Unauthenticated):
+            extra_headers["WWW-Authenticate"] = error.challenge
+        if isinstance(error, problems.MethodNotAllowed):
+            extra_headers["Allow"] = error.allowed
+        content = orjson.dumps({**problems.problem(error), **(members or {})})
+        super().__init__(content, problems.status(error), extra_headers, media_type=problems.MEDIA_TYPE)
+        self._code = error.code
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the response."""

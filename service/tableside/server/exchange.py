@@ -12,7 +12,7 @@ from starlette.types import ASGIApp, Message, Scope
 from uvicorn.server import ServerState
 
 from ..core import TableError
-from ..http import SCOPE_KEY, RequestContext, problem_response, request_id
+from ..http import SCOPE_KEY, ProblemResponse, RequestContext, request_id
 from .request_parser import RequestHead
 from .response_sender import ResponseSender, UnreadResponses
 
@@ -221,7 +221,7 @@ def own_response(
     error: TableError, own: Headers, request: Headers = (), *, close: bool, head_only: bool = False
 ) -> bytes:
     """Return the bytes of a problem that the server itself sends. `own` are the headers of all its responses."""
-    response = problem_response(error)
+    response = ProblemResponse(error)
     headers = [*own, (b"x-request-id", request_id(dict(request)).encode()), *response.raw_headers]
     lines = [*(name + b": " + value for name, value in headers), *COMMON_HEADERS.values()]
     if close:

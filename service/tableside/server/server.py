@@ -26,7 +26,7 @@ import uvicorn
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.config import STARTUP_FAILURE
 
-from ..http import DRAINING_KEY, PROBES, problem_response
+from ..http import DRAINING_KEY, PROBES, ProblemResponse
 from ..http.wire import problems
 from ..settings import LimitSettings
 from .connection import HttpConnection
@@ -205,6 +205,6 @@ def probes_only(app: ASGIApp) -> ASGIApp:
             await app(scope, receive, send)
         else:
             error = problems.NotFound("this port serves only probes and metrics")
-            await problem_response(error)(scope, receive, send)
+            await ProblemResponse(error)(scope, receive, send)
 
     return serve

@@ -26,7 +26,7 @@ from ...core import (
     updates,
     values,
 )
-from ..responses import problem_response
+from ..responses import ProblemResponse
 from ..wire import json_batch, operation_members
 from ..wire.answers import RECORD_NOT_FOUND, rfc3339, status
 from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
@@ -247,7 +247,7 @@ async def patch_record(
     try:
         media = request.media_type((JSON, MERGE_PATCH))
     except TableError as error:
-        return problem_response(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
+        return ProblemResponse(error, {"Accept-Patch": f"{JSON}, {MERGE_PATCH}"})
     _refuse_if_none_match(request)
     body = await request.read_body()
     decode = _update_members if media == JSON else _patch_members
@@ -340,8 +340,8 @@ def _response(outcome: Outcome) -> Response:
         return RecordResponse(outcome, status(outcome))
     error = RECORD_NOT_FOUND if outcome is None else outcome
     if error.partitions is None:
-        return problem_response(error)
-    return problem_response(
+        return ProblemResponse(error)
+    return ProblemResponse(
         error, members={"partitions": orjson.Fragment(json_batch.encode_partitions(error.partitions))}
     )
 

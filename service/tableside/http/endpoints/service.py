@@ -18,7 +18,7 @@ from ...core import JsonObject, StoreUnavailable, run_in_thread
 from ...core.errors import Overloaded
 from ...settings import LimitSettings
 from ..request_context import DRAINING_KEY
-from ..responses import json_response, problem_response
+from ..responses import ProblemResponse, json_response
 from ..wire.json_batch import MEDIA_TYPE as JSON
 from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
@@ -110,11 +110,11 @@ async def check_readiness(request: ServiceRequest) -> Response:
     reached = await request.catalog.reachability.check()
     stores = {name: {"ready": error is None, "detail": error and error.detail} for name, error in reached.items()}
     if request.scope.get("state", {}).get(DRAINING_KEY):
-        return problem_response(Overloaded("the service is shutting down"), members={"stores": stores})
+        return ProblemResponse(Overloaded("the service is shutting down"), members={"stores": stores})
     if request.catalog.can_answer(reached):
         return json_response({"status": "ready", "stores": stores})
     error = StoreUnavailable("no store can be reached, and no table has a cache", retry_after_s=2)
-    return problem_response(error, members={"stores": stores})
+    return ProblemResponse(error, members={"stores": stores})
 
 
 @router.get(
