@@ -10,13 +10,13 @@ from starlette.types import Receive, Scope, Send
 from ..auth import Unauthenticated
 from ..core import TableError, Yielder
 from .request_context import SCOPE_KEY, context_of
-from .wire import json_batch, problems
-from .wire.answers import Encoded
+from .wire import problems
+from .wire.answers import JSON, Encoded
 
 
 def json_response(document: object, status: int = 200) -> Response:
     """Return a response with the document as its body."""
-    return Response(orjson.dumps(document), status, media_type=json_batch.MEDIA_TYPE)
+    return Response(orjson.dumps(document), status, media_type=JSON)
 
 
 def encoded_response(encoded: Encoded, media_type: str, headers: dict[str, str] | None = None) -> Response:

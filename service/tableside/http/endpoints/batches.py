@@ -15,7 +15,7 @@ from ...core.budget import in_pieces
 from ...core.operations import Delete, Get, Operation, Outcome
 from ..responses import encoded_response
 from ..wire import arrow_batch, arrow_stream, json_batch
-from ..wire.answers import Encoded, bounded, with_errors, with_max_age
+from ..wire.answers import ARROW, JSON, Encoded, bounded, with_errors, with_max_age
 from ..wire.members import MEMBERS, OUTCOME_MEMBERS
 from ..wire.operation_columns import DecodedBatch
 from ..wire.projections import VALUES_MIN, common_fields, project_outcomes, projection
@@ -24,8 +24,6 @@ from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
 from .parameters import Accept, CacheControl, Prefer, TableName
 from .routing import FORGETS, SHORT_BODY_BYTES_MAX, ServiceRequest, check_any, new_router
-
-JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
 COPIED_BYTES_MAX = 2**22
 """The maximum size of the values that are copied into a JSON response. Others are sent in parts."""

@@ -13,8 +13,7 @@ from ...core import InvalidOperation, values
 from ...core.errors import GenerationNotFound
 from ...core.store import Estimate
 from ..responses import json_response
-from ..wire.answers import rfc3339
-from ..wire.json_batch import MEDIA_TYPE as JSON
+from ..wire.answers import JSON, rfc3339
 from ..wire.members import IdempotencyKey
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response

@@ -15,7 +15,7 @@ from pydantic import PlainValidator, WithJsonSchema
 from ...core.keys import STRING_BYTES_MAX
 from ...settings import NAME
 from ..wire import request_headers
-from ..wire.json_batch import MEDIA_TYPE as JSON
+from ..wire.answers import JSON
 from ..wire.members import ETAG, ETAGS
 from ..wire.operation_members import parse_partitions_query
 from ..wire.projections import Fields

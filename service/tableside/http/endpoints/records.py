@@ -28,7 +28,7 @@ from ...core import (
 )
 from ..responses import ProblemResponse
 from ..wire import json_batch, operation_members
-from ..wire.answers import RECORD_NOT_FOUND, rfc3339, status
+from ..wire.answers import JSON, RECORD_NOT_FOUND, rfc3339, status
 from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
 from ..wire.projections import project_value
@@ -48,7 +48,7 @@ from .document import (
 from .models import MergePatch, UpdateRequest, Value
 from .routing import FORGETS, SHORT_BODY_BYTES_MAX, ServiceRequest, check_read, check_write, new_router
 
-JSON, MERGE_PATCH = json_batch.MEDIA_TYPE, "application/merge-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
 
 Decode: TypeAlias = Callable[[TableSpec, bytes], dict[str, Any]]
 """Returns the members of an operation in a body. Raises a TableError if it is not valid."""

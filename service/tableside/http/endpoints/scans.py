@@ -11,7 +11,8 @@ from starlette.responses import Response
 from ...core import Delete, InvalidOperation, MalformedRequest, Part, Scan, TableError, TableSpec, part_from_text
 from ...core.budget import in_pieces
 from ..responses import encoded_response, json_response
-from ..wire import arrow_batch, json_batch, pages
+from ..wire import pages
+from ..wire.answers import ARROW, JSON
 from ..wire.operation_members import scan_partitions
 from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.request_headers import parse_integer, preferred_media_type
@@ -19,8 +20,6 @@ from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import DeletedPage, Page, Splits
 from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
 from .routing import ServiceRequest, check_read, check_write, new_router
-
-JSON, ARROW = json_batch.MEDIA_TYPE, arrow_batch.MEDIA_TYPE
 
 PAGE_RECORDS_DEFAULT = 1000
 PAGE_RECORDS_MAX = 10_000

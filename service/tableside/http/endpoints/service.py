@@ -19,7 +19,7 @@ from ...core.errors import Overloaded
 from ...settings import LimitSettings
 from ..request_context import DRAINING_KEY
 from ..responses import ProblemResponse, json_response
-from ..wire.json_batch import MEDIA_TYPE as JSON
+from ..wire.answers import JSON
 from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables

@@ -19,6 +19,9 @@ from ...core.errors import RecordNotFound
 from . import problems
 from .projections import with_values
 
+JSON, ARROW = "application/json", "application/vnd.apache.arrow.stream"
+"""The media types of answers."""
+
 RECORD_NOT_FOUND = RecordNotFound("there is no such record")
 
 

@@ -27,8 +27,6 @@ from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, j
 from .projections import Fields
 from .request_headers import parse_boolean, parse_fields
 
-MEDIA_TYPE = "application/vnd.apache.arrow.stream"
-
 LARGE_PIECE = 4
 """A piece with so many times `PIECE_BYTES`, because its rows are larger than the average, is divided again."""
 

@@ -22,8 +22,6 @@ from .members import given_by
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
 from .problems import problem
 
-MEDIA_TYPE = "application/json"
-
 ENCODED_BYTES = 2 * PART_BYTES_MIN
 """About how many bytes of values are copied into the response before they are freed."""
 
