@@ -174,24 +174,21 @@ class AccessLog:
         return SHED if self._chance() < self._sample_share else None
 
     def _write(self, kind: str, context: RequestContext) -> None:
-        log.log(_LEVELS[kind], kind, extra=_fields(context))
-
-
-def _fields(context: RequestContext) -> dict[str, object]:
-    return {
-        "request_id": context.request_id,
-        "method": method_label(context.method),
-        "route": context.route or "other",
-        "table": context.table,
-        "caller": context.caller,
-        "operations": context.operations,
-        "failed": context.failed,
-        "status": context.status or int(CLIENT_CLOSED_REQUEST),
-        "code": context.code,
-        "duration_ms": round(context.duration_s * 1000, 3),
-        "bytes_in": context.bytes_in,
-        "bytes_out": context.bytes_out,
-    }
+        fields = {
+            "request_id": context.request_id,
+            "method": method_label(context.method),
+            "route": context.route or "other",
+            "table": context.table,
+            "caller": context.caller,
+            "operations": context.operations,
+            "failed": context.failed,
+            "status": context.status or int(CLIENT_CLOSED_REQUEST),
+            "code": context.code,
+            "duration_ms": round(context.duration_s * 1000, 3),
+            "bytes_in": context.bytes_in,
+            "bytes_out": context.bytes_out,
+        }
+        log.log(_LEVELS[kind], kind, extra=fields)
 
 
 class RequestSpans:
@@ -202,18 +199,13 @@ class RequestSpans:
 
     If the request has a `traceparent`, its sampling flag decides. Otherwise a share of the requests is sampled. This
     class decides that instead of the SDK, because the SDK creates a span for unsampled requests too, which costs
-    several times as much. `chance` returns a random number below 1.
+    several times as much.
     """
 
-    def __init__(self, tracer: Tracer, settings: TraceSettings, chance: Callable[[], float] = random.random) -> None:
+    def __init__(self, tracer: Tracer, settings: TraceSettings) -> None:
         self._tracer = tracer
-        self._chance = chance
-        self._propagator = TraceContextTextMapPropagator()
-        self.configure(settings)
-
-    def configure(self, settings: TraceSettings) -> None:
-        """Change the sampled share. The destination of traces does not change."""
         self._sample_share = settings.sample
+        self._propagator = TraceContextTextMapPropagator()
 
     def start(self, scope: Scope, request: RequestContext) -> None:
         """Start a span if the request is sampled, and make it current in this task."""
@@ -244,13 +236,12 @@ class RequestSpans:
         """Return the parent context of the span, empty for a new trace, or None if the request is not sampled."""
         for name, value in headers:
             if name == b"traceparent" and (parent := _PARENT.fullmatch(value)) is not None:
-                return self._parent_context(headers, value) if int(parent[1], 16) & 1 else None
-        return Context() if self._chance() < self._sample_share else None
-
-    def _parent_context(self, headers: Sequence[tuple[bytes, bytes]], parent: bytes) -> Context:
-        state = b",".join(value for name, value in headers if name == b"tracestate")
-        carrier = {"traceparent": parent.decode(), "tracestate": state.decode("latin-1")}
-        return self._propagator.extract(carrier, Context())
+                if not int(parent[1], 16) & 1:
+                    return None
+                state = b",".join(value for name, value in headers if name == b"tracestate")
+                carrier = {"traceparent": value.decode(), "tracestate": state.decode("latin-1")}
+                return self._propagator.extract(carrier, Context())
+        return Context() if random.random() < self._sample_share else None  # noqa: S311  # not a secret
 
 
 def _attributes(scope: Scope, request: RequestContext) -> dict[str, Attribute]:
