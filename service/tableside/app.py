@@ -116,7 +116,6 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.settings = settings
-    app.state.auth = auth
     app.state.exposition = exposition
     app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
     observers: list[Observer] = [RequestMetrics(registry), CallerMetrics(registry, settings.auth), access_log]

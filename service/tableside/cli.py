@@ -217,7 +217,6 @@ def _make_metrics_directory() -> None:
 
 
 def _configure_process(settings: "Settings") -> None:
-    """Configure the logs and the interpreter of this process."""
     from .telemetry import logs
 
     logs.configure(settings.logs)

@@ -47,7 +47,7 @@ class PublicKeySet(msgspec.Struct, frozen=True):
     """The keys of an issuer from one fetch. Equal `content`, the response, means that they did not change."""
 
     keys: Sequence[PublicKey]
-    content: bytes = b""
+    content: bytes
 
 
 class _Set(msgspec.Struct):

@@ -100,5 +100,4 @@ def refusals_of(caller: Caller, table: str, operations: Sequence[Operation]) -> 
             case _:
                 return write
 
-    each = ((at, refusal_of(operation)) for at, operation in enumerate(operations))
-    return {at: refusal for at, refusal in each if refusal is not None}
+    return {at: refusal for at, one in enumerate(operations) if (refusal := refusal_of(one)) is not None}

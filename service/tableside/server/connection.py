@@ -157,7 +157,6 @@ class HttpConnection(asyncio.Protocol):
             self.transport.close()
 
     def _on_request_complete(self) -> None:
-        """Complete a request."""
         if self._receiving is not None:
             self._receiving.feed_end()
             self._receiving = None

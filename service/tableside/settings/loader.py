@@ -304,9 +304,8 @@ def check_directories(settings: Settings, faults: Faults) -> None:
 def check_partitions(known: Mapping[str, Any], faults: Faults) -> None:
     """Check that each partition of a partitioned store is another store, and is not partitioned itself."""
     for name, entry in known.items():
-        parts: object = entry.get("partitions") if entry.get("kind") == "partitioned" else None
-        if not isinstance(parts, list):
-            continue
+        given = entry.get("partitions") if entry.get("kind") == "partitioned" else None
+        parts = given if isinstance(given, list) else []
         for index, part in enumerate(parts):
             path = f"stores.{name}.partitions.{index}"
             if not isinstance(part, str):

@@ -62,10 +62,9 @@ def parse_yaml(text: str, path: str, faults: Faults) -> Any:
     try:
         _check_depth(text, path)
         root = yaml.compose(text, _Loader)
+        return None if root is None else _YamlReader(faults).value(root, path, 1)
     except yaml.YAMLError as error:
         raise SettingsError([*faults.found, Fault(path, f"the file is not YAML: {_yaml_problem(error)}")]) from None
-    try:
-        return None if root is None else _YamlReader(faults).value(root, path, 1)
     except SettingsError as error:
         raise SettingsError([*faults.found, *error.faults]) from None
 

@@ -165,10 +165,7 @@ async def generations(console: Console, request: Request, entry: CatalogEntry, n
 
 def _parse_part(text: str, kind: PartType) -> Part:
     """Parse one part of a key. A percent sign in the text is not an escape."""
-    try:
-        return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
-    except UnicodeEncodeError:
-        raise InvalidOperation("a key contains a lone surrogate") from None
+    return part_from_text(text.strip().encode() if kind == "integer" else text.replace("%", "%25").encode(), kind)
 
 
 async def record(console: Console, request: Request, entry: CatalogEntry, name: str) -> Mapping[str, Any]:

@@ -65,7 +65,6 @@ def routes(console: Console) -> list[Route]:
 
 
 def _file(name: str, media_type: str) -> Handler:
-    """Return an endpoint for a static file."""
     content = (HERE / "static" / name).read_bytes()
     headers = {**HEADERS, "Cache-Control": "public, max-age=3600"}
 
