@@ -288,7 +288,7 @@ def explain(
     from .core import TableError
 
     try:
-        caller = asyncio.run(_identify(settings, token_file))
+        caller = asyncio.run(_identify(settings, _read_token(token_file)))
     except (TokenRejected, TableError, OSError) as error:
         typer.echo(f"rejected: {error}", err=True)
         raise typer.Exit(1) from None
@@ -298,14 +298,19 @@ def explain(
     typer.echo(f"admin:  {'yes' if caller.admin else 'no'}")
 
 
-async def _identify(settings: "AuthSettings", file: Path | None) -> "Caller":
-    """Return the caller of the token in a file. Raise TokenRejected, or TableError if keys cannot be fetched."""
-    from prometheus_client import CollectorRegistry
-
-    from .auth import TOKEN_BYTES_MAX, Auth, KeysMissing
+def _read_token(file: Path | None) -> bytes:
+    from .auth import TOKEN_BYTES_MAX
 
     with nullcontext(sys.stdin.buffer) if file is None else file.open("rb") as opened:
-        token = opened.read(4 * TOKEN_BYTES_MAX).strip()
+        return opened.read(4 * TOKEN_BYTES_MAX).strip()
+
+
+async def _identify(settings: "AuthSettings", token: bytes) -> "Caller":
+    """Return the caller of a token. Raise TokenRejected, or TableError if an issuer's keys cannot be fetched."""
+    from prometheus_client import CollectorRegistry
+
+    from .auth import Auth, KeysMissing
+
     auth = Auth(settings, CollectorRegistry())
     fetching = asyncio.create_task(auth.run())
     try:

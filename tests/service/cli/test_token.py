@@ -1,6 +1,9 @@
 """`tableside token`: new tokens, and the caller that a configuration gives a token, or why the token is rejected."""
 
+import asyncio
+import io
 import json
+import sys
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
@@ -109,3 +112,20 @@ def test_a_configuration_without_auth_is_an_error_message(config: Path) -> None:
     assert "no auth" in explained(config, "x").stderr
     config.write_text("stores: {s: {kind: memory}}\nauth: {}\n")
     assert "auth: needs tokens" in explained(config, "x").stderr
+
+
+class Terminal(io.BytesIO):
+    """Standard input, which must not be read in an event loop: that would ignore the first SIGINT."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        with pytest.raises(RuntimeError):
+            asyncio.get_running_loop()
+        return super().read(size)
+
+
+def test_ctrl_c_ends_the_wait_for_a_token(
+    config: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Terminal(b"configured\n")))
+    app(["token", "explain", "--config", str(config)], standalone_mode=False)
+    assert capsys.readouterr().out.startswith("caller: one\n")
