@@ -202,7 +202,8 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
 
         # asyncio.timeout does the same, and takes three times as long.
         cancelling = task.cancelling()
-        timer = task.get_loop().call_at(self.until + grace_s, expire)
+        loop, expires_at = task.get_loop(), self.until + grace_s
+        timer = loop.call_at(expires_at, expire) if expires_at > loop.time() else loop.call_soon(expire)
         try:
             return await Started(coroutine, awaited)
         except asyncio.CancelledError as error:
