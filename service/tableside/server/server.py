@@ -175,7 +175,10 @@ class Server(uvicorn.Server):
 
 
 def bound_sockets(host: str, port: int) -> list[socket.socket]:
-    """Return a bound socket for each address of a host, which worker processes inherit. Exit if there is a fault."""
+    """Return a bound socket for each address of a host, which worker processes inherit.
+
+    Exit the process with one line in the log if the port is in use, or the host has another fault.
+    """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return [bound_socket(family, address) for family, address in dict.fromkeys((one[0], one[4]) for one in found)]

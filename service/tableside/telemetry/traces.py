@@ -136,7 +136,10 @@ def open_tracing(settings: TraceSettings, environment: Mapping[str, str]) -> Tra
 
 
 def trace_endpoint(settings: TraceSettings, environment: Mapping[str, str]) -> str | None:
-    """Return the URL for spans, from the settings or else the environment. Raise InvalidOperation for a variable."""
+    """Return the URL for spans, from the settings or else from OpenTelemetry's environment variables.
+
+    Raise InvalidOperation for a variable that asks for what the service cannot do.
+    """
     if environment.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return None
     exporter = environment.get("OTEL_TRACES_EXPORTER", "").strip().lower()
