@@ -10,6 +10,8 @@ from itertools import chain, repeat
 from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
+import msgspec
+
 from .concurrency import gather_bounded
 from .errors import Applied, TableError
 from .operations import Get, Key, Operation, Outcome, Record, Written
@@ -41,7 +43,7 @@ class Columns(Sequence[Item], Generic[Item]):
     def columns(self) -> Mapping[str, Sequence[Any]]:
         """The columns by the names of their fields."""
         if self._columns is None:
-            self._columns = self._divided(self._made())
+            self._columns = _divided(self.kind, self._made())
         return self._columns
 
     def __len__(self) -> int:
@@ -95,14 +97,6 @@ class Columns(Sequence[Item], Generic[Item]):
         if self._items is None:
             self._items = self._make()
         return self._items
-
-    def _divided(self, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
-        columns: dict[str, Sequence[Any]] = {}
-        for name, default in _members(self.kind).items():
-            column = [getattr(item, name) for item in items]
-            if default is _REQUIRED or column.count(default) < len(column):
-                columns[name] = column
-        return columns
 
     def _make(self) -> list[Any]:
         members = [*_members(self.kind).items()]
@@ -165,17 +159,12 @@ class Results(Columns[Outcome]):
             return outcomes
         failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
         kinds = {type(outcome) for outcome in outcomes} - {type(error) for error in failed.values()}
-        kind = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
+        kind: Any = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
         if kind is None or any(getattr(outcome, "partitions", None) is not None for outcome in outcomes):
             return None
-        columns = dict[str, Sequence[Any]]()
-        for name, default in _members(kind).items():
-            column = [getattr(outcome, name, default) for outcome in outcomes]
-            if default is _REQUIRED:
-                columns[name] = [None if cell is _REQUIRED else cell for cell in column]
-            elif column.count(default) < len(column):
-                columns[name] = column
-        return cls(kind, columns, failed)
+        absent = kind(*[None for default in _members(kind).values() if default is msgspec.NODEFAULT])
+        items = [outcome if type(outcome) is kind else absent for outcome in outcomes]
+        return cls(kind, _divided(kind, items), failed)
 
     @classmethod
     def joined(cls, results: Sequence["Results"]) -> "Results":
@@ -233,13 +222,6 @@ def _with_gaps(cells: Sequence[Any], positions: Sequence[int]) -> list[Any]:
     return [*filled, *cells[start:]]
 
 
-def batch_of(operations: Sequence[Operation]) -> Batch | None:
-    """Return operations as a batch, or None if they are of different kinds."""
-    if isinstance(operations, Batch):
-        return operations
-    return Batch.of(operations) if len(operations) == 1 or len(set(map(type, operations))) == 1 else None
-
-
 def has_only(item: Operation, *names: str) -> bool:
     """Return whether no field of a struct has another value than its default, except these."""
     values_of, defaults = _others(cast("Any", type(item)), names)
@@ -271,11 +253,7 @@ class KeyedRecords(Sequence[tuple[Key, Record]]):
     def __len__(self) -> int:
         return len(self.keys)
 
-    @overload
-    def __getitem__(self, index: int) -> tuple[Key, Record]: ...
-    @overload
-    def __getitem__(self, index: slice) -> Sequence[tuple[Key, Record]]: ...
-    def __getitem__(self, index: int | slice) -> tuple[Key, Record] | Sequence[tuple[Key, Record]]:
+    def __getitem__(self, index: Any) -> Any:
         return [*self][index]
 
     def __iter__(self) -> Iterator[tuple[Key, Record]]:
@@ -291,8 +269,10 @@ class KeyedRecords(Sequence[tuple[Key, Record]]):
 
 def apply_by_kind(operations: Sequence[Operation], apply: Callable[[Batch], Applying]) -> Applying:
     """Apply the operations of each kind together, the kinds concurrently. Keep the order of outcomes."""
-    if (batch := batch_of(operations)) is not None:
-        return apply(batch)
+    if isinstance(operations, Batch):
+        return apply(operations)
+    if len(operations) == 1 or len(set(map(type, operations))) == 1:
+        return apply(Batch.of(operations))
     return apply_in_groups(operations, list(map(type, operations)), lambda _, of_kind: apply(Batch.of(of_kind)))
 
 
@@ -330,17 +310,20 @@ def joined_outcomes(parts: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
     return list(chain.from_iterable(parts))
 
 
-class _Required:
-    """The default of a field that has none."""
-
-
-_REQUIRED = _Required()
-
-
 @cache
 def _members(kind: Any) -> dict[str, Any]:
-    fields, defaults = kind.__struct_fields__, kind.__struct_defaults__
-    return dict(zip(fields, [_REQUIRED] * (len(fields) - len(defaults)) + [*defaults], strict=True))
+    """Return the defaults of the fields by their names, NODEFAULT for a field without one."""
+    return {field.name: field.default for field in msgspec.structs.fields(kind)}
+
+
+def _divided(kind: Any, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
+    """Return the columns of structs of a kind, without those that have only defaults."""
+    columns: dict[str, Sequence[Any]] = {}
+    for name, default in _members(kind).items():
+        column = list(map(attrgetter(name), items))
+        if default is msgspec.NODEFAULT or column.count(default) < len(column):
+            columns[name] = column
+    return columns
 
 
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
