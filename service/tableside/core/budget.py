@@ -15,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .batch import Results
-from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Started, Yielder, chunks_of
+from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of, resumed
 from .errors import Applied, DeadlineExceeded, TableError, TooLarge
 from .operations import Get, Operation, Outcome, Put, Record, Update, Written
 
@@ -205,7 +205,7 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
         loop, expires_at = task.get_loop(), self.until + grace_s
         timer = loop.call_at(expires_at, expire) if expires_at > loop.time() else loop.call_soon(expire)
         try:
-            return await Started(coroutine, awaited)
+            return await resumed(coroutine, awaited)
         except asyncio.CancelledError as error:
             if expired and task.cancelling() <= cancelling + 1:
                 raise TimeoutError from error

@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
-from typing import Any, Generic, TypeAlias, TypeVar
+from types import coroutine
+from typing import Any, TypeAlias, TypeVar
 
 SLICE_S = 0.001
 """How long a computation may occupy the event loop before other tasks run."""
@@ -89,30 +90,25 @@ class Yielder:
             self._yield_at = time.monotonic() + SLICE_S
 
 
-class Started(Generic[Result]):
-    """A coroutine that waits for something after its first step. `awaited` is what that step returned."""
-
-    def __init__(self, coroutine: Coroutine[Any, Any, Result] | Generator[Any, Any, Result], awaited: Any) -> None:
-        self._coroutine = coroutine
-        self._awaited = awaited
-
-    def __await__(self) -> Generator[Any, Any, Result]:
-        """Wait, then continue as `await` does (PEP 380)."""
-        coroutine, awaited = self._coroutine, self._awaited
-        try:
-            while True:
-                try:
-                    value = yield awaited
-                except GeneratorExit:
-                    coroutine.close()
-                    raise
-                except BaseException as error:  # noqa: BLE001  # passed on to the coroutine, which may handle it
-                    awaited = coroutine.throw(error)
-                else:
-                    awaited = coroutine.send(value)
-        except StopIteration as finished:
-            result: Result = finished.value
-            return result
+@coroutine
+def resumed(
+    started: Coroutine[Any, Any, Result] | Generator[Any, Any, Result], awaited: Any
+) -> Generator[Any, Any, Result]:
+    """Continue a coroutine after its first step, which returned `awaited`, as `await` does (PEP 380)."""
+    try:
+        while True:
+            try:
+                value = yield awaited
+            except GeneratorExit:
+                started.close()
+                raise
+            except BaseException as error:  # noqa: BLE001  # passed on to the coroutine, which may handle it
+                awaited = started.throw(error)
+            else:
+                awaited = started.send(value)
+    except StopIteration as finished:
+        result: Result = finished.value
+        return result
 
 
 def exponential_backoff_s(

@@ -14,7 +14,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ..auth import UNRESTRICTED, Auth, Caller, Unauthenticated
 from ..catalog import InFlight, Reservation
 from ..core import Applied, DeadlineExceeded, Internal, TableError
-from ..core.concurrency import Started
+from ..core.concurrency import resumed
 from ..core.errors import Overloaded
 from .addresses import AllowedHosts, PathPrefix
 from .audit import AuditLog
@@ -173,7 +173,7 @@ class RequestInProgress:
         except StopIteration as received:  # Most bodies have arrived with their heads, and need no timer.
             message: Message = received.value
         else:
-            message = await self._received_in_time(Started(receiving, awaited))
+            message = await self._received_in_time(resumed(receiving, awaited))
         self.context.bytes_in += len(message.get("body", b""))
         self.reservation.grow_body_to(self.context.bytes_in)
         if not message.get("more_body"):
@@ -197,7 +197,7 @@ class RequestInProgress:
             self.reservation.leave()  # Only the client's reading of the response remains.
         return self._send(message)
 
-    async def _received_in_time(self, receiving: Started[Message]) -> Message:
+    async def _received_in_time(self, receiving: Awaitable[Message]) -> Message:
         task = asyncio.current_task()
         assert task is not None
         self._start_timer(task)
