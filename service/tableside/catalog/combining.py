@@ -10,25 +10,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ..core import (
-    NO_DEADLINE,
-    Budget,
-    Changes,
-    Get,
-    Key,
-    Operation,
-    Outcome,
-    PartitionOutcome,
-    Put,
-    TableError,
-    Update,
-    Written,
-    Yielder,
-    has_only,
-)
-from ..core.budget import NOT_READ
+from ..core import Get, Key, Operation, Outcome, PartitionOutcome, Put, TableError, Update, Written
+from ..core.batch import has_only
+from ..core.budget import NO_DEADLINE, NOT_READ, Budget
+from ..core.concurrency import Yielder
 from ..core.operations import size_bytes
-from ..core.updates import PackedChanges, joined, packed, touched_members
+from ..core.updates import Changes, PackedChanges, joined, packed, touched_members
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""

@@ -7,37 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeVar
 
-from ..core import (
-    Batch,
-    Budget,
-    Capabilities,
-    DeadlineExceeded,
-    Key,
-    Operation,
-    Outcome,
-    Page,
-    Results,
-    Scan,
-    Store,
-    TableError,
-    TableSpec,
-    TooLarge,
-    ValueRoom,
-    Yielder,
-    apply_by_kind,
-    chunks_of,
-)
-from ..core.batch import all_succeeded
-from ..core.budget import NOT_READ, in_pieces, not_read
+from ..core import Capabilities, Operation, Outcome, Page, Scan, Store, TableSpec
+from ..core.batch import Batch, Results, all_succeeded, apply_by_kind
+from ..core.budget import NOT_READ, Budget, ValueRoom, in_pieces, not_read
+from ..core.concurrency import Yielder
+from ..core.errors import DeadlineExceeded, TableError, TooLarge
 from ..policies import CallerRate
 from .admission import InFlightLimit, StoreInFlight
 from .combining import set_outcomes, steps_by_key
 from .table_metrics import TableMetrics
 
 Result = TypeVar("Result")
-
-COMPARED_KEYS = 1000
-"""How many keys of a batch are compared before other requests have a turn."""
 
 GRACE_S = 0.1
 """Extra time after the deadline for the store to return and report the operations that it has finished."""
@@ -110,7 +90,7 @@ class Table:
         count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count, budget.caller, budget.body_bytes)
         try:
-            apply = self._apply_all if await _keys_differ(operations) else self._apply_in_rounds
+            apply = self._apply_all if _keys_differ(operations) else self._apply_in_rounds
             outcomes = await apply(operations, budget, budget.room or ValueRoom(math.inf))
             if isinstance(operations, Batch):
                 outcomes = Results.of(outcomes) or outcomes
@@ -215,9 +195,9 @@ class Table:
     async def _apply_in_rounds(self, operations: Sequence[Operation], budget: Budget, room: ValueRoom) -> list[Outcome]:
         """Send the first step of every key, then the second step of every key that has one, and so on.
 
-        The only step of a key that occurs once is its operation.
+        The only step of a key that occurs once is its operation. Gets whose values do not fit are not sent.
         """
-        outcomes: list[Outcome] = [None] * len(operations)
+        outcomes: list[Outcome] = [NOT_READ] * len(operations)
         folding = self.capabilities.any_value
         try:
             steps = await steps_by_key(operations, self.spec.key.names, folding=folding, budget=budget)
@@ -230,23 +210,14 @@ class Table:
             await yielder.maybe_yield()
             taken = [(later, later.popleft()) for later in waiting]
             sent = single | {step.positions[0]: step.operation for _, step in taken}
-            order = sorted(sent)
-            answers = await self._apply_round([sent[position] for position in order], budget, room)
-            for position, answer in zip(order, answers, strict=True):
+            fitting = [position for position in sorted(sent) if room.fits(sent[position])]
+            reduced = [room.reduced(sent[position]) for position in fitting]
+            answers = await self._apply_all(reduced, budget, room, last=False) if reduced else []
+            for position, answer in zip(fitting, answers, strict=True):
                 outcomes[position] = answer
             for later, step in taken:
                 set_outcomes(later, step, outcomes[step.positions[0]], operations, outcomes)
             single, waiting = {}, [later for later in waiting if later]
-        return outcomes
-
-    async def _apply_round(self, operations: Sequence[Operation], budget: Budget, room: ValueRoom) -> list[Outcome]:
-        """Apply operations on distinct keys, but no gets whose values do not fit."""
-        outcomes: list[Outcome] = [NOT_READ] * len(operations)
-        fitting = [index for index, operation in enumerate(operations) if room.fits(operation)]
-        sent = [room.reduced(operations[index]) for index in fitting]
-        answers = await self._apply_all(sent, budget, room, last=False) if sent else []
-        for index, answer in zip(fitting, answers, strict=True):
-            outcomes[index] = answer
         return outcomes
 
     async def _apply(self, operations: Sequence[Operation], budget: Budget) -> Sequence[Outcome]:
@@ -269,14 +240,6 @@ def _partition_count(operation: Operation) -> int:
     return 1 if operation.partitions is None else len(operation.partitions)
 
 
-async def _keys_differ(operations: Sequence[Operation]) -> bool:
-    if isinstance(operations, Batch):
-        return len(set(operations.keys)) == len(operations)
-    yielder, keys = Yielder(), set[Key]()
-    for some in chunks_of(operations, COMPARED_KEYS):
-        seen = len(keys)
-        keys.update([operation.key for operation in some])
-        if len(keys) < seen + len(some):
-            return False
-        await yielder.maybe_yield()
-    return True
+def _keys_differ(operations: Sequence[Operation]) -> bool:
+    keys = operations.keys if isinstance(operations, Batch) else [operation.key for operation in operations]
+    return len(set(keys)) == len(keys)
