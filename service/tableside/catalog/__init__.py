@@ -2,31 +2,19 @@
 
 A table combines operations on the same key, enforces deadlines and counts outcomes. Tables are opened at start, or when
 they are first used, and change with the configuration. Imports `core`, `telemetry`, `stores`, `policies`, `auth` and
-`settings`.
+`settings`. An import with `as` exports its name.
 """
 
-from .admission import InFlight, Reservation
-from .catalog import Catalog
-from .entry import CatalogEntry
-from .generations import Generation
-from .open_stores import Environment, log_start
-from .reloader import Reloader, changed_settings, load_for_joining_process, save_accepted
-from .table import Table
-from .table_metrics import BUCKETS_S, CatalogMetrics
-
-__all__ = [
-    "BUCKETS_S",
-    "Catalog",
-    "CatalogEntry",
-    "CatalogMetrics",
-    "Environment",
-    "Generation",
-    "InFlight",
-    "Reloader",
-    "Reservation",
-    "Table",
-    "changed_settings",
-    "load_for_joining_process",
-    "log_start",
-    "save_accepted",
-]
+from .admission import InFlight as InFlight, Reservation as Reservation
+from .catalog import Catalog as Catalog
+from .entry import CatalogEntry as CatalogEntry
+from .generations import Generation as Generation
+from .open_stores import Environment as Environment, log_start as log_start
+from .reloader import (
+    Reloader as Reloader,
+    changed_settings as changed_settings,
+    load_for_joining_process as load_for_joining_process,
+    save_accepted as save_accepted,
+)
+from .table import Table as Table
+from .table_metrics import BUCKETS_S as BUCKETS_S, CatalogMetrics as CatalogMetrics

@@ -124,9 +124,14 @@ class Catalog:
             return base.runs
         return self._generations(table_name).known_entry(int(suffix)) if suffix else base.shown
 
-    async def generations(self, name: str) -> TableEntry:
-        """Return the generations of a table. Raise TableNotFound, or Unsupported if it cannot have any."""
+    async def generations(self, name: str, *, create: bool = False) -> TableEntry:
+        """Return the generations of a table. With `create`, create the table if the settings allow that.
+
+        Raise TableNotFound, or Unsupported if it cannot have any.
+        """
         await self._discover(name)
+        if create and self._can_create(name):
+            await self.table_to_write(name)
         return self._generations(name)
 
     def _generations(self, name: str) -> TableEntry:
@@ -136,13 +141,6 @@ class Catalog:
         if base.spec.partitions:
             raise Unsupported("generations: a partitioned table has none")
         return base
-
-    async def generations_to_write(self, name: str) -> TableEntry:
-        """Return the generations of a table. Create the table if the settings allow that."""
-        await self._discover(name)
-        if self._can_create(name):
-            await self.table_to_write(name)
-        return self._generations(name)
 
     def sealed(self, name: str) -> GenerationSealed | None:
         """Return the error of writes to a table, if its name chooses a generation that does not load."""

@@ -6,16 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ..core import (
-    Estimate,
-    KeySchema,
-    Scan,
-    Store,
-    StoreUnavailable,
-    TableNotFound,
-    TableSpec,
-    Unsupported,
-)
+from ..core import Estimate, KeySchema, Scan, Store, StoreUnavailable, TableNotFound, TableSpec, Unsupported
 from ..core.store import Policy, drop_records
 from ..policies import Cache
 from ..settings import TableLocation, TableSettings

@@ -295,10 +295,10 @@ async def test_a_new_generation_is_known_in_every_process_at_once() -> None:
     settings = configured({}, auto_create=True, default_store="s")
     async with process(backend, settings) as first, process(backend, settings) as second:
         for name in ("t", "made-on-first-write"):
-            created = await (await first.generations_to_write(name)).create(request="job")
+            created = await (await first.generations(name, create=True)).create(request="job")
             await put(second, f"{name}@{created.number}", 5)
             assert await get(first, f"{name}@{created.number}") == [5]
-            again = await (await second.generations_to_write(name)).create(request="job")
+            again = await (await second.generations(name, create=True)).create(request="job")
             assert again.number == created.number
             await (await second.generations(name)).activate(created.number)
             assert await get(first, name) == [5]
@@ -570,8 +570,8 @@ async def test_notes_and_the_record_of_all_generations_have_limits() -> None:
             await of_table.create("x" * 1001)
         note = "\N{GRINNING FACE}" * 1000
         for index in range(60):
-            await (await catalog.generations_to_write(f"u{index}")).create(note)
-        tables = [await catalog.generations_to_write(f"u{index}") for index in range(40)]
+            await (await catalog.generations(f"u{index}", create=True)).create(note)
+        tables = [await catalog.generations(f"u{index}", create=True) for index in range(40)]
         created = await asyncio.gather(*(one.create(note) for one in tables), return_exceptions=True)
         assert {type(one) for one in created} == {Generation, TooLarge}
         await (await catalog.generations("u3")).activate(2)

@@ -68,7 +68,7 @@ async def create_generation(
     """
     request.media_type((JSON,), default=JSON)
     note = _note(await request.read_body())
-    generations = await request.catalog.generations_to_write(table)
+    generations = await request.catalog.generations(table, create=True)
     created = await generations.create(note, None if key is None else key.writer)
     request.context.detail = f"generation {created.number}"
     return json_response(_entry(created, Estimate(0, 0)), 201)
