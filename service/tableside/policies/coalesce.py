@@ -20,22 +20,9 @@ from types import MappingProxyType
 import msgspec
 from opentelemetry.trace import Span
 
-from ..core import (
-    NO_DEADLINE,
-    Batch,
-    Budget,
-    Get,
-    Internal,
-    Key,
-    Operation,
-    Outcome,
-    Store,
-    Update,
-    chunks_of,
-    gather_bounded,
-    joined_outcomes,
-)
-from ..core.batch import applied_if_unanswered, direction
+from ..core import NO_DEADLINE, Budget, Get, Internal, Key, Operation, Outcome, Store, Update
+from ..core.batch import Batch, applied_if_unanswered, direction, joined_outcomes
+from ..core.concurrency import chunks_of, gather_bounded
 from ..core.operations import size_bytes
 from ..core.store import Policy
 from ..core.updates import PackedChanges
@@ -80,7 +67,8 @@ class Coalesce(Policy):
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
-        calls = self._calls.get(_kind(operations)) if len(operations) == 1 else None
+        kind = operations.kind if isinstance(operations, Batch) else type(operations[0])
+        calls = self._calls.get(kind) if len(operations) == 1 else None
         if calls is None or _is_long(operations[0]):
             return await self._in_parts(operations, budget)
         if not calls.idle:
@@ -109,10 +97,6 @@ class Coalesce(Policy):
             return await self._inner.apply(operations, budget)
         answers = await gather_bounded([call_store(self._inner, part, budget) for part in parts], CONCURRENT_PARTS_MAX)
         return joined_outcomes(answers)
-
-
-def _kind(operations: Sequence[Operation]) -> type[Operation]:
-    return operations.kind if isinstance(operations, Batch) else type(operations[0])
 
 
 def _is_long(operation: Operation) -> bool:
