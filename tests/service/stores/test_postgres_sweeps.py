@@ -90,3 +90,15 @@ async def test_the_orders_of_expired_records_are_kept(postgres_dsn: str, table: 
         assert await table.remembered() == {"c"}
         await written(store, Delete("c", forget=True))
         assert await table.remembered() == set()
+
+
+async def test_a_table_that_stores_no_expiry_needs_no_connection_for_a_sweep(
+    postgres_dsn: str, direct: asyncpg.Connection
+) -> None:
+    name = new_name()
+    await direct.execute(f"CREATE TABLE {quoted(name)} (key text PRIMARY KEY, n bigint)")
+    options = PostgresTableOptions(layout="columns")
+    async with database(postgres_dsn, connections_max=1) as backend:
+        store = await backend.store(TableSpec("t", stored_as=name, options=options))
+        async with backend._pool.connection(), asyncio.timeout(WAIT_MAX_S):
+            await store.sweep()

@@ -109,7 +109,7 @@ class PostgresStore:
     async def sweep(self) -> None:
         """Delete some expired records. Raise a TableError if that fails or exceeds SWEEP_MAX_S."""
         until = time.monotonic() + SWEEP_MAX_S
-        for _ in range(SWEEP_STATEMENTS_MAX):
+        for _ in range(SWEEP_STATEMENTS_MAX if self.capabilities.ttl else 0):
             if await self._run(DefinedTable.sweep, until) < SWEEP_ROWS_MAX:
                 return
 
