@@ -26,9 +26,13 @@ FORGED = [
 class Scans(PartitionScans):
     """A scan returns every record, in pages of bounded size. Splits divide a table."""
 
-    async def test_a_scan_of_nothing_is_an_empty_last_page(self, open_store: Open) -> None:
+    async def test_a_scan_of_nothing_has_no_records(self, open_store: Open) -> None:
+        """It is one page, unless the store ends a page after some time, as that of a busy cluster."""
         store = await open_store()
-        assert await store.scan(Scan(10)) == Page([], None)
+        *others, last = await pages(store, Scan(10))
+        assert last == Page([], None)
+        assert not any(page.records for page in others)
+        assert not (others and store.capabilities.sorted_scan)
 
     async def test_pages_contain_every_record_once(self, open_store: Open) -> None:
         keys = [f"{index * 7919 % 101:03}" for index in range(101)]
@@ -45,8 +49,9 @@ class Scans(PartitionScans):
         store = await open_store()
         ttls = (None, 100) if store.capabilities.ttl else (None,)
         await store.apply([put(f"{index}", {"n": index}, ttl_s=ttls[index % len(ttls)]) for index in range(10)])
-        [page] = await pages(store, Scan(100))
-        for key, found in page.records:
+        records = [each for page in await pages(store, Scan(100)) for each in page.records]
+        assert {key for key, _ in records} == {f"{index}" for index in range(10)}
+        for key, found in records:
             gotten = await record(store, key)
             assert (found.etag, found.expires_ms) == (gotten.etag, gotten.expires_ms)
             assert same(values.decode(found.value), values.decode(gotten.value))
