@@ -24,6 +24,7 @@ from .words import (
     THREE_PARTS,
     UNUSUAL_KEYS,
     etag,
+    freed_at_once,
     one,
     pages,
     put,
@@ -40,8 +41,8 @@ from .words import (
 __all__ = [
     "COMPOSITE", "INTEGERS", "STRINGS", "THREE_PARTS", "UNUSUAL_KEYS", "Basics", "Expiry", "KeysAndValues", "Open",
     "Orders", "PartitionScans", "PolicyContract", "Preconditions", "Scans", "StoreContract", "Time", "Tokens",
-    "Updates", "etag", "needs", "one", "pages", "put", "record", "refused", "same", "scanned", "text", "update",
-    "value", "written",
+    "Updates", "etag", "freed_at_once", "needs", "one", "pages", "put", "record", "refused", "same", "scanned", "text",
+    "update", "value", "written",
 ]  # fmt: skip
 
 

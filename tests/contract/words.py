@@ -1,5 +1,6 @@
 """Short helpers for store tests: key specs, operations and checks of outcomes."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,6 +70,17 @@ def refused(outcome: object, kind: type[TableError]) -> bool:
     """Whether the outcome is a non-retriable error of this kind and the write was not applied."""
     assert isinstance(outcome, kind), outcome
     return outcome.applied == "no" and not outcome.retriable and bool(outcome.detail)
+
+
+def freed_at_once(outcomes: list[Outcome]) -> bool:
+    """Empty a list of outcomes. Return whether its errors are gone without a garbage collection.
+
+    An error to which a frame of its own traceback refers keeps the operations of the call in memory until then.
+    """
+    errors = [weakref.ref(outcome) for outcome in outcomes if isinstance(outcome, TableError)]
+    assert errors
+    outcomes.clear()
+    return not any(error() for error in errors)
 
 
 async def pages(store: Store, scan: Scan, pages_max: int = 10_000) -> list[Page]:

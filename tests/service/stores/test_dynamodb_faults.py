@@ -10,7 +10,7 @@ import pytest
 from aiohttp import ClientSession, web
 from aiohttp.test_utils import RawTestServer
 
-from contract import one, put, record, update
+from contract import freed_at_once, one, put, record, update
 from contract.faults import CONNECTIONS_MAX, Faults, apply_in_time, failures
 from servers.proxy import FaultProxy
 from support.dynamodb_tables import fresh_table, opened, settings
@@ -203,8 +203,9 @@ async def test_writes_with_unknown_outcome_are_not_repeated(limits: Limits, limi
     assert isinstance(outcome, StoreUnavailable)
     assert limits.calls == ["PutItem"]
     limits.calls.clear()
-    outcomes = await limited.apply([put(f"{index}", {}) for index in range(20)])
+    outcomes = [*await limited.apply([put(f"{index}", {}) for index in range(20)])]
     assert {getattr(outcome, "applied", None) for outcome in outcomes} == {"unknown"}
+    assert freed_at_once(outcomes)
     assert limits.calls == ["BatchGetItem", "BatchWriteItem"]
     limits.calls.clear()
     [outcome] = await limited.apply([update("a", {"$inc": {"n": 1}}, {"n": 0})])

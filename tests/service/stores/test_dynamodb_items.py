@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from contract import Time, one, put, record, refused, same, scanned, update, value, written
+from contract import Time, freed_at_once, one, put, record, refused, same, scanned, update, value, written
 from contract.foreign import ForeignRecords
 from contract.ordered_writes import KEPT_FOR_S, MEMORY_S
 from support.dynamodb_tables import fresh_table, get_item, make, opened, put_item
@@ -242,8 +242,9 @@ async def test_numbers_outside_dynamodbs_range_are_rejected(dynamodb_client: Cli
         update("b", {"x": 1}, {"y": number}),
     ):
         assert refused(await one(store, write), InvalidOperation)
-    outcomes = await store.apply([put(f"{index}", {"n": number if index == 3 else 1}) for index in range(8)])
+    outcomes = [*await store.apply([put(f"{index}", {"n": number if index == 3 else 1}) for index in range(8)])]
     assert [isinstance(outcome, Written) for outcome in outcomes] == [index != 3 for index in range(8)]
+    assert freed_at_once(outcomes)
     assert same(await value(store, "a"), {"n": 1})
 
 

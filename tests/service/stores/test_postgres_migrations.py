@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from contract import one, put, same, scanned, update, value, written
+from contract import freed_at_once, one, put, same, scanned, update, value, written
 from service.stores.test_postgres_columns import COLUMNS
 from support.postgres_tables import database, new_name, psql
 from tableside.core import values
@@ -113,6 +113,7 @@ async def test_a_table_without_its_key_or_its_name_is_an_error_until_it_is_back(
     await migrated.alter("RENAME COLUMN key TO id")
     for operation in (Get("a"), put("a", {"n": 1})):
         assert "restart" in await rejected(migrated.store, operation, Unsupported)
+    assert freed_at_once([*await migrated.store.apply([Get("a"), Get("b")])])
     await migrated.alter("RENAME COLUMN id TO key")
     await migrated._direct.execute(f'ALTER TABLE {name} RENAME TO {name[:-1]}.old"')
     await rejected(migrated.store, Get("a"), TableNotFound)

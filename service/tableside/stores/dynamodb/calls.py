@@ -177,10 +177,10 @@ class TableCalls:
                 for identity in waiting.keys() - unprocessed:
                     del waiting[identity]
             except Throttled as error:
-                failed = error
+                failed = error.with_traceback(None)  # Its frames have the items, and refer to this error.
             except TableError as error:
                 if attempt == 0 or not isinstance(error, DeadlineExceeded) or error.applied == "unknown":
-                    failed = error
+                    failed = error.with_traceback(None)
                 break
             stalled = 0 if len(waiting) < before else stalled + 1
             pause_s = exponential_backoff_s(stalled, PAUSE_S, PAUSE_MAX_S, random.random)

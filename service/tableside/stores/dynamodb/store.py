@@ -197,7 +197,7 @@ class DynamodbStore:
                     requests[index] = {"PutRequest" if verb == "put_item" else "DeleteRequest": parameters}
                     attempts.append(outcome)
                 except TableError as error:
-                    attempts.append(error)
+                    attempts.append(error.with_traceback(None))  # Its frames have all requests.
         errors = await self._calls.write_many(list(requests.values()), until)
         for index, failed in zip(requests, errors, strict=True):
             if failed is not None:

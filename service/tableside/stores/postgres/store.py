@@ -94,7 +94,8 @@ class PostgresStore:
                     for index, outcome in zip(failed, again, strict=True):
                         outcomes[index] = outcome
             except TableError as error:
-                outcomes = [error if type(outcome) is SchemaChanged else outcome for outcome in outcomes]
+                failure = error.with_traceback(None)  # Its frames have the operations, and refer to this error.
+                outcomes = [failure if type(outcome) is SchemaChanged else outcome for outcome in outcomes]
         self._health.observe(outcomes)
         return outcomes
 
