@@ -11,7 +11,7 @@ from rocksdict import AccessType, BlockBasedOptions, Cache, DbClosedError, Optio
 
 from ...core import Clock, Disk, InvalidOperation, NoOptions, Outcome, StoreUnavailable, TableSpec, WriteHealth, now_ms
 from .database import Database, Handle, first_line, key_types_key
-from .expiry_sweeper import ExpirySweeper
+from .expiry_sweeper import sweep_forever
 from .group_commit import Turn
 from .store import RocksdbStore
 
@@ -58,10 +58,10 @@ class RocksdbBackend:
     TableOptions = NoOptions
     single_process = True
 
-    def __init__(self, database: Database, sweeper: ExpirySweeper) -> None:
+    def __init__(self, database: Database, sweep_every_s: float) -> None:
         self._database = database
         self._health = WriteHealth()
-        self._sweeper = sweeper
+        self._sweeping = asyncio.create_task(sweep_forever(database, sweep_every_s))
         self._closed = False
 
     @classmethod
@@ -87,8 +87,7 @@ class RocksdbBackend:
             if str(error).endswith(_LOCKED):
                 raise StoreUnavailable(f"{failure}; another process may have it open") from error
             raise InvalidOperation(f"{failure}: {why}") from error
-        database = Database(handle, clock)
-        return cls(database, ExpirySweeper(database, settings.sweep_every_s))
+        return cls(Database(handle, clock), settings.sweep_every_s)
 
     async def store(self, spec: TableSpec) -> RocksdbStore:
         """Return the store of one table. Raise InvalidOperation if its records have keys of other types."""
@@ -116,7 +115,8 @@ class RocksdbBackend:
         if self._closed:
             return
         self._closed = True
-        await self._sweeper.close()
+        self._sweeping.cancel()
+        await asyncio.wait([self._sweeping])
         await self._database.close()
 
 

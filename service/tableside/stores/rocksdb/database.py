@@ -95,10 +95,6 @@ class Database:
         """Return whether a record of a table may remember writes, which a write must keep."""
         return self.swept is None or prefix in self.swept.remembering or prefix in self._written.remembering
 
-    def next_etag(self) -> str:
-        """Return a version that no record of this database has had: 16 hex digits."""
-        return f"{self.next_versions(1)[0]:016x}"
-
     def next_versions(self, count: int) -> range:
         """Return versions that no record has had, also in earlier runs. Only the writer thread may call this."""
         first = max(self._version_max + 1, time.time_ns())
@@ -274,9 +270,7 @@ class Handle:
 
 def key_types_key(spec: TableSpec) -> bytes:
     """Return the key under which the types of a table's key are: with other types, encoded keys would be other keys."""
-    key = b"\0key\0" + spec.name_in_store.encode()
-    assert key < FIRST_RECORD
-    return key
+    return b"\0key\0" + spec.name_in_store.encode()
 
 
 def table_prefix(key: bytes) -> bytes:

@@ -13,7 +13,6 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 
 import hashlib
 from collections.abc import Sequence
-from itertools import starmap
 from typing import Any, TypeAlias
 
 from ...core import (
@@ -65,7 +64,10 @@ def pack_memory(memory: Memory) -> Packed:
     """Return the flags and the bytes of what a record remembers."""
     flags, packed = 0, b""
     if memory.writers:
-        flags, packed = _WRITERS, bytes([len(memory.writers)]) + b"".join(starmap(_pack_writer, memory.writers))
+        flags, packed = _WRITERS, bytes([len(memory.writers)])
+    for name, sequence in memory.writers:
+        text = name.encode()
+        packed += len(text).to_bytes(2, "big") + text + sequence.to_bytes(8, "big")
     if memory.orders:
         flags, packed = flags | _ORDERS, packed + len(memory.orders).to_bytes(4, "big") + memory.orders
     return flags, packed
@@ -113,22 +115,16 @@ def _is_newer(order: bytes, present: bytes) -> bool:
     return is_only and int(order[len(_ORDER_OF_ALL) : -1]) >= int(present[len(_ORDER_OF_ALL) : -1])
 
 
-def unpack(raw: bytes) -> Stored:
-    """Return the record from its bytes. Raise RecordUnreadable if they are not in this format and not a JSON object."""
-    if raw[:1] == b"{":
-        return Stored(encode_foreign(raw), hashlib.blake2b(raw, digest_size=8).hexdigest())
+def unpack(raw: bytes) -> Stored | RecordUnreadable:
+    """Return the record from its bytes, or an error if they are not in this format and not a JSON object."""
     try:
+        if raw[:1] == b"{":
+            return Stored(encode_foreign(raw), hashlib.blake2b(raw, digest_size=8).hexdigest())
         return _from_format(raw)
-    except (IndexError, UnicodeDecodeError):
-        raise RecordUnreadable(_UNKNOWN_FORMAT) from None
-
-
-def stored_for_write(raw: bytes | None) -> Stored | RecordUnreadable | None:
-    """Return the current record for a write."""
-    try:
-        return None if raw is None else unpack(raw)
     except RecordUnreadable as error:
         return error.with_traceback(None)
+    except (IndexError, UnicodeDecodeError):
+        return RecordUnreadable(_UNKNOWN_FORMAT)
 
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
@@ -165,11 +161,8 @@ def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:
     if head == _EXPIRING:
         expires_ms = int.from_bytes(raw[10:18], "big")
         return Record(raw[18:], raw[2:10].hex(), expires_ms) if expires_ms > now_ms else None
-    try:
-        stored = unpack(raw)
-    except RecordUnreadable as error:
-        return error
-    return live_record(stored, now_ms)
+    stored = unpack(raw)
+    return stored if isinstance(stored, RecordUnreadable) else live_record(stored, now_ms)
 
 
 def _from_format(raw: bytes) -> Stored:
@@ -186,11 +179,6 @@ def _from_format(raw: bytes) -> Stored:
         orders, position = _unpack_orders(raw, position)
     memory = Memory(writers, orders) if writers or orders else NO_MEMORY
     return Stored(None if flags & _NO_VALUE else raw[position:], etag, expires_ms, memory)
-
-
-def _pack_writer(name: str, sequence: int) -> bytes:
-    text = name.encode()
-    return len(text).to_bytes(2, "big") + text + sequence.to_bytes(8, "big")
 
 
 def _unpack_writers(raw: bytes, position: int) -> tuple[tuple[tuple[str, int], ...], int]:

@@ -13,7 +13,6 @@ from ...core import (
     Outcome,
     Put,
     Results,
-    Stored,
     TableSpec,
     Transition,
     Written,
@@ -23,7 +22,7 @@ from ...core import (
 )
 from .database import Database
 from .group_commit import BYTES_PER_TURN_MAX, Turn
-from .records import may_replace, pack, pack_puts, pack_value, stored_for_write
+from .records import may_replace, pack, pack_puts, pack_value, unpack
 
 KEYS_PER_READ_MAX = 250
 """How many records a write reads in one call: a turn of the writer thread may end after any of them."""
@@ -123,21 +122,19 @@ class RecordWriter:
         for key, raw, write in zip(keys, raws, writes, strict=False):
             if outcomes and turn.over:
                 break
-            step = self._step(raw, write, now, self._database.next_etag())
-            written_bytes = self._add_record(batch, key, step.stored) if isinstance(step, Changed) else 0
+            step = self._step(raw, write, now, f"{self._database.next_versions(1)[0]:016x}")
             outcomes.append(step.outcome)
-            turn.spend(len(raw or b"") + written_bytes)
+            packed = b""
+            if isinstance(step, Changed) and step.stored is not None:
+                packed = pack(step.stored)
+                self._database.note_write(len(packed), self._prefix if step.stored.memory else None)
+                batch.put(key, packed)
+            elif isinstance(step, Changed):
+                batch.delete(key)
+            turn.spend(len(raw or b"") + len(packed))
         return outcomes
 
     def _step(self, raw: bytes | None, write: Operation, now: int, etag: str) -> Transition:
         assert not isinstance(write, Get)
-        return transition(stored_for_write(raw), write, self._spec, now_ms=now, etag=etag)
-
-    def _add_record(self, batch: WriteBatch, key: bytes, stored: Stored | None) -> int:
-        if stored is None:
-            batch.delete(key)
-            return 0
-        raw = pack(stored)
-        self._database.note_write(len(raw), self._prefix if stored.memory else None)
-        batch.put(key, raw)
-        return len(raw)
+        stored = None if raw is None else unpack(raw)
+        return transition(stored, write, self._spec, now_ms=now, etag=etag)
