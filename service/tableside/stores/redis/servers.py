@@ -40,7 +40,7 @@ ASK_INTERVAL_S = 0.25
 """How often the Sentinels are asked for the primary."""
 
 ANSWER_TIMEOUT_S = 0.8
-"""How long to wait for a Sentinel."""
+"""How long to wait for a Sentinel, or for a node's slot map before trying another node."""
 
 ASK_PAUSE_S = 0.05
 """The shortest time between two questions, while the primary fails."""
@@ -49,8 +49,6 @@ ATTEMPTS_MAX = 64
 RETRY_PAUSE_S = 0.005
 RETRY_PAUSE_MAX_S = 0.25
 NODES_CONCURRENCY_MAX = 64
-SLOTS_TIMEOUT_S = 0.8
-"""How long to wait for a node's slot map before trying another node."""
 
 _UNAVAILABLE = (StoreUnavailable, exceptions.ClusterDownError, exceptions.ReadOnlyError)
 _REDIRECTED = (exceptions.AskError, exceptions.TryAgainError)  # in the driver, MovedError is an AskError
@@ -306,7 +304,7 @@ class Cluster:
         # Start with another node each time: a call with a short deadline cannot get past a silent node.
         first = self._next_node_index % len(known)
         for address in known[first:] + known[:first]:
-            node_deadline = min(until, time.monotonic() + SLOTS_TIMEOUT_S)
+            node_deadline = min(until, time.monotonic() + ANSWER_TIMEOUT_S)
             self._next_node_index += 1
             [reply] = await self._node(address).run([Command(("CLUSTER", "SLOTS"))], node_deadline)
             if isinstance(reply, list):

@@ -37,6 +37,10 @@ _DISK_PROPERTIES = (
     "rocksdb.actual-delayed-write-rate",
 )
 
+RECORDS_PER_TURN_MAX = 1000
+TURN_BYTES_MAX = 4 * 2**20
+"""How many records and bytes one turn of a reader thread examines. The record that exceeds the bytes is the last."""
+
 KEYS_PER_READ_UNKNOWN = 8
 SMALL_BYTES_MAX = 2**16
 """Until the first sweep, one call reads so many records if those before had at most this mean size, and else one."""
@@ -105,7 +109,9 @@ class Database:
         """Read many keys in one call. Safe on any thread: other threads continue, unlike in a call for one key."""
         return cast("list[bytes | None]", self._handle.current.get(cast("list[Any]", keys)))
 
-    def items(self, key_range: Range, count_max: int, bytes_max: int) -> tuple[list[Item], bool]:
+    def items(
+        self, key_range: Range, count_max: int = RECORDS_PER_TURN_MAX, bytes_max: int = TURN_BYTES_MAX
+    ) -> tuple[list[Item], bool]:
         """Return the first `count_max` items of a range, or as many as exceed `bytes_max`, and whether it has more."""
         found, size_bytes, high = list[Item](), 0, key_range.high
         # The binding encodes an upper bound in read options as if the database were not in raw mode: checked here.

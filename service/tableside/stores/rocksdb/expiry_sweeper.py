@@ -20,9 +20,6 @@ log = logging.getLogger(__name__)
 SWEEP_PAUSE = 19
 """The pause after each step, as a multiple of the step's duration: a sweep takes at most a twentieth of a core."""
 
-KEYS_PER_STEP_MAX = 1000
-BYTES_PER_STEP_MAX = 4 * 2**20
-
 
 async def sweep_forever(database: Database, every_s: float) -> None:
     """Go through the whole database at intervals, and delete expired records."""
@@ -45,7 +42,7 @@ async def sweep_forever(database: Database, every_s: float) -> None:
 def _expired_keys(database: Database, low: bytes, contents: Contents) -> tuple[list[bytes], bytes | None]:
     """Return the expired keys among the next ones, and the next position, or None at the end."""
     now, expired = database.now_ms(), list[bytes]()
-    items, more = database.items(Range(low), KEYS_PER_STEP_MAX, BYTES_PER_STEP_MAX)
+    items, more = database.items(Range(low))
     for key, raw in items:
         contents.add(len(raw), table_prefix(key) if remembers_writes(raw) else None)
         if _is_forgotten(database, key, raw, now):

@@ -11,12 +11,8 @@ from os.path import commonprefix
 from typing import TypeAlias
 
 from ...core import Page, PageBuilder, Range, Record, Scan, TableError, TableSpec, even_splits, scan_range
-from .database import Database, KeySearch
+from .database import RECORDS_PER_TURN_MAX, TURN_BYTES_MAX, Database, KeySearch
 from .records import read_all
-
-KEYS_PER_TURN_MAX = 1000
-BYTES_PER_TURN_MAX = 4 * 2**20
-"""How many keys and bytes one turn of a scan examines. The record that exceeds the bytes is the turn's last one."""
 
 SKIPPED_PER_TURN = 100
 """How many more keys than the page has room for a turn examines after expired records, which take no room."""
@@ -68,8 +64,8 @@ class Scanner:
 
     def _turn(self, page: PageBuilder, key_range: Range) -> bytes | None:
         """Examine the next keys of a range. Return the last one, or None if no key is left."""
-        count_max = min(KEYS_PER_TURN_MAX, page.room + (SKIPPED_PER_TURN if page.skipped else 0))
-        bytes_max = min(BYTES_PER_TURN_MAX, page.bytes_left)
+        count_max = min(RECORDS_PER_TURN_MAX, page.room + (SKIPPED_PER_TURN if page.skipped else 0))
+        bytes_max = min(TURN_BYTES_MAX, page.bytes_left)
         high = self._end if key_range.high is None else self._prefix + key_range.high
         items, more = self._database.items(Range(self._prefix + key_range.low, high), count_max, bytes_max)
         names, raws = [name[self._in_table] for name, _ in items], [raw for _, raw in items]

@@ -36,7 +36,7 @@ from ...core import (
     joined_outcomes,
     value_bytes,
 )
-from .database import Database, key_types_key
+from .database import RECORDS_PER_TURN_MAX, Database, key_types_key
 from .group_commit import Turn
 from .records import read, read_all
 from .scans import Scanner
@@ -49,12 +49,6 @@ INLINE_KEYS_MAX = 16
 
 INLINE_BYTES_MAX = 2**20
 """After so many bytes, such a read continues on a thread: a value of 16 MiB takes 15 ms."""
-
-KEYS_PER_TURN_MAX = 1000
-"""How many records one turn of a reader thread reads."""
-
-DROPPED_PER_STEP_MAX = 1000, 4 * 2**20
-"""How many records, and about how many bytes of them, one step of a drop deletes."""
 
 
 class RocksdbStore:
@@ -144,7 +138,7 @@ class RocksdbStore:
         with self._translated(writes=True):
             rest = Range(self._prefix, self._prefix_end)
             while not rest.empty:
-                items, more = await self._database.run_scan(partial(self._database.items, rest, *DROPPED_PER_STEP_MAX))
+                items, more = await self._database.run_scan(partial(self._database.items, rest))
                 keys = [key for key, _ in items]
                 await self._database.run_write(partial(self._delete, keys), durable=False)
                 rest = Range(keys[-1] + b"\0" if more else self._prefix_end, self._prefix_end)
@@ -200,7 +194,7 @@ class _Reads:
 
     def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
-        stop = min(len(self._names), self._count + KEYS_PER_TURN_MAX)
+        stop = min(len(self._names), self._count + RECORDS_PER_TURN_MAX)
         while self._count < stop and self.size_bytes <= bytes_max:
             count = self._database.keys_per_read(bytes_max - self.size_bytes, self._count, self.size_bytes)
             raws = self._database.get([*self._names[self._count : min(self._count + count, stop)]])
