@@ -264,10 +264,16 @@ class PartitionedStore:
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> list[Outcome]:
         """Apply the operations in their partitions, concurrently."""
-        placements = [self._placement(operation) for operation in operations]
+        placements: list[tuple[int, ...] | InvalidOperation] = []
         batches: dict[int, list[Operation]] = {}
-        for operation, placement in zip(operations, placements, strict=True):
-            for index in placement if isinstance(placement, tuple) else ():
+        for operation in operations:
+            try:
+                indexes = target_partitions(operation, len(self._stores))
+            except InvalidOperation as error:
+                placements.append(error)
+                continue
+            placements.append(indexes)
+            for index in indexes:
                 batches.setdefault(index, []).append(operation)
         coroutines = [self._apply_in(index, batch, budget) for index, batch in batches.items()]
         outcomes = await gather_bounded(coroutines, len(self.partitions))
@@ -283,13 +289,6 @@ class PartitionedStore:
                 placed = [PartitionOutcome(index, next(by_partition[index])) for index in placement]
                 combined.append(combine_outcomes(tuple(placed)))
         return combined
-
-    def _placement(self, operation: Operation) -> tuple[int, ...] | InvalidOperation:
-        """Return the partitions of an operation, or the error if it names invalid ones."""
-        try:
-            return target_partitions(operation, len(self._stores))
-        except InvalidOperation as error:
-            return error
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page from one partition, and continue with the next ones if it has no more records.
