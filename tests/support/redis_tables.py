@@ -9,7 +9,7 @@ import msgspec
 from redis.asyncio import Redis
 
 from tableside.core.backend import WriteHealth
-from tableside.core.store import TableSpec
+from tableside.core.store import Capabilities, TableSpec
 from tableside.stores.redis.backend import RedisBackend
 from tableside.stores.redis.keys import KeyNames
 from tableside.stores.redis.settings import RedisSettings, RedisTableOptions, create_servers
@@ -41,7 +41,7 @@ def unopened(url: str, **settings: Any) -> Iterator[RedisStore]:
     servers = create_servers(RedisSettings.model_validate({"url": url, **settings}))
     spec = TableSpec("t")
     try:
-        yield RedisStore(servers, spec, KeyNames("t:", spec.key), None, WriteHealth(), never_evicts=True)
+        yield RedisStore(servers, spec, KeyNames("t:", spec.key), None, WriteHealth(), Capabilities())
     finally:
         servers.close()
 

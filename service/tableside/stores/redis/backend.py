@@ -8,6 +8,7 @@ Records expire by Redis's own expiry and the server's clock.
 import time
 
 from ...core import (
+    Capabilities,
     Connections,
     InvalidOperation,
     StoreUnavailable,
@@ -81,10 +82,13 @@ class RedisBackend:
         names, index = _names_and_index(spec, cluster=self._servers.is_cluster, never_evicts=never_evicts)
         if spec.create and spec.generation == 1:
             expected(await self._run(("SADD", TABLES_KEY, spec.name_in_store), writes=True), int)
-        evicts_all = any(policy.startswith("allkeys-") for policy in policies)
-        return RedisStore(
-            self._servers, spec, names, index, self._health, never_evicts=never_evicts, evicts_all=evicts_all
+        capabilities = Capabilities(
+            tokens=never_evicts,
+            sorted_scan=False,
+            partition_scan=index is not None and index.exclusive,
+            generations=not any(policy.startswith("allkeys-") for policy in policies),  # it may lose the current one
         )
+        return RedisStore(self._servers, spec, names, index, self._health, capabilities)
 
     async def tables(self) -> list[str]:
         """Return the names of the tables that were opened with `create`."""

@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import cast
+from typing import TypeAlias, cast
 
 from ...core import (
     NO_DEADLINE,
+    Applying,
     Batch,
     Budget,
     Capabilities,
@@ -40,13 +41,12 @@ from .writes import RecordWriter
 UNLINK_MAX_S = 5.0
 """How long the removal of the names from one SCAN may take."""
 
+Way: TypeAlias = Callable[[Batch, float], Applying]
+"""How to apply writes by a deadline."""
+
 
 class RedisStore:
-    """The records of one table.
-
-    `never_evicts`: Redis keeps the data of tokens and of the indexes of partitions. `evicts_all`: it may lose which
-    generation is current.
-    """
+    """The records of one table."""
 
     updates_per_call_max = 100
     """Redis runs nothing else while a script updates so many records: about a millisecond."""
@@ -58,21 +58,17 @@ class RedisStore:
         names: KeyNames,
         index: PartitionIndex | None,
         health: WriteHealth,
-        *,
-        never_evicts: bool,
-        evicts_all: bool = False,
+        capabilities: Capabilities,
     ) -> None:
-        exclusive = index is not None and index.exclusive
         self.spec = spec
-        self.capabilities = Capabilities(
-            tokens=never_evicts, sorted_scan=False, partition_scan=exclusive, generations=not evicts_all
-        )
+        self.capabilities = capabilities
         self._servers = servers
         self._names = names
         self._health = health
         self._reads = RecordReader(servers)
         self._writes = RecordWriter(servers, names, index, self._reads, spec)
-        self._edits = RecordEditor(self._writes, spec)
+        edits = RecordEditor(self._writes, spec)
+        self._scripts: dict[type, Way] = {Put: self._writes.put, Update: edits.apply, Delete: self._writes.delete}
         self._partition_scans: PartitionScanner | None = None
         if index is not None:
             self._partition_scans = PartitionScanner(servers, names, index, self._reads, self._writes)
@@ -84,29 +80,25 @@ class RedisStore:
     async def _apply_batch(self, batch: Batch, until: float) -> Sequence[Outcome]:
         if batch.kind is Get:
             return await self._reads.get(self._names.for_keys(batch.keys), until)
-        outcomes = await apply_in_groups(batch, self._ways(batch), partial(self._write, until=until))
+        outcomes = await apply_in_groups(batch, self._ways(batch), lambda way, writes: way(writes, until))
         self._health.observe(outcomes)
         return outcomes
 
-    def _ways(self, batch: Batch) -> Sequence[str]:
-        """Return how to apply each write: by a script in one round trip, by compare-and-set, or not at all."""
-        way = "script" if batch.has_only(*_SCRIPTED[batch.kind]) else "compare and set"
+    def _ways(self, batch: Batch) -> Sequence[Way]:
+        """Return how to apply each write, or all: by a script in one round trip, by compare-and-set, or not at all."""
+        compare_and_set = self._writes.compare_and_set.apply
+        way = self._scripts[batch.kind] if batch.has_only(*_SCRIPTED[batch.kind]) else compare_and_set
         if not self.capabilities.tokens:
-            return ["no memory" if is_remembered(cast("Write", write)) else way for write in batch]
+            return [self._reject if is_remembered(cast("Write", write)) else way for write in batch]
         if not batch.has("token"):
-            return [way] * len(batch)
+            return [way] if len(batch) else []
         tokens = shared(batch.cells("token"))
         scripted = [token is None or (batch.kind is not Delete and is_simple(token)) for token in tokens]
-        return [way if one else "compare and set" for one in scripted] * (len(batch) // len(tokens))
+        return [way if one else compare_and_set for one in scripted]
 
-    async def _write(self, way: str, batch: Batch, until: float) -> Sequence[Outcome]:
-        if way == "no memory":
-            return [Unsupported(_NO_MEMORY)] * len(batch)
-        if way == "compare and set":
-            return await self._writes.compare_and_set.apply(batch, until)
-        if batch.kind is Delete:
-            return await self._writes.delete(batch, until)
-        return await (self._writes.put if batch.kind is Put else self._edits.apply)(batch, until)
+    async def _reject(self, writes: Batch, until: float) -> Sequence[Outcome]:
+        detail = "tokens, order: this Redis may evict what records remember (its maxmemory-policy is not noeviction)"
+        return [Unsupported(detail)] * len(writes)
 
     async def scan(self, scan: Scan) -> Page:
         """Read a page: of an indexed partition in sort order, else in no particular order."""
@@ -145,5 +137,3 @@ _SCRIPTED: dict[type, set[str]] = {
     Delete: {"key", "token", "forget"},
 }
 """The members of writes that scripts understand."""
-
-_NO_MEMORY = "tokens, order: this Redis may evict what records remember (its maxmemory-policy is not noeviction)"
