@@ -9,7 +9,6 @@ import time
 
 from ...core import (
     Capabilities,
-    Connections,
     InvalidOperation,
     StoreUnavailable,
     TableError,
@@ -46,6 +45,7 @@ class RedisBackend:
         self._servers = servers
         self._health = WriteHealth()
         self._opened = False
+        self.connections = servers.connections
 
     @classmethod
     async def open(cls, settings: RedisSettings) -> "RedisBackend":
@@ -104,10 +104,6 @@ class RedisBackend:
         if failed and not (self._opened and len(failed) < len(replies)):
             raise from_unexpected_reply(failed[0])
         self._health.check()
-
-    def connections(self) -> Connections:
-        """Return the current number of connections, to all nodes of a cluster."""
-        return self._servers.connections()
 
     async def close(self) -> None:
         """Close the connections."""

@@ -284,21 +284,18 @@ return 1
 """)
 
 
-class PartitionScanner:
+class PartitionScanner(msgspec.Struct, frozen=True, eq=False):
     """Reads pages of one partition."""
 
-    def __init__(
-        self, servers: Servers, names: KeyNames, index: PartitionIndex, reads: RecordReader, writes: RecordWriter
-    ) -> None:
-        self._servers = servers
-        self._names = names
-        self._index = index
-        self._reads = reads
-        self._writes = writes
+    servers: Servers
+    names: KeyNames
+    index: PartitionIndex
+    reads: RecordReader
+    writes: RecordWriter
 
     async def page(self, scan: Scan, partition: Part) -> Page:
         """Read a page in sort order. The first pages have no records while the index is completed."""
-        self._index.bounds(scan.prefix, None)  # raises for a prefix of an integer
+        self.index.bounds(scan.prefix, None)  # raises for a prefix of an integer
         if scan.position is not None and scan.position[:1] == _IN_INDEX:
             return await self._indexed_page(scan, partition, scan.position[1:])
         if scan.position is not None or not await self._is_complete(partition):
@@ -310,15 +307,15 @@ class PartitionScanner:
     # Reading the index
 
     async def _indexed_page(self, scan: Scan, partition: Part, after: bytes | None) -> Page:
-        page, name = PageBuilder(scan), self._index.name(partition)
+        page, name = PageBuilder(scan), self.index.name(partition)
         for _ in rounds():
             count = min(page.room, MEMBERS_MAX)
-            words = ("ZRANGE", name, *self._index.bounds(scan.prefix, after), "BYLEX", "LIMIT", 0, count)
+            words = ("ZRANGE", name, *self.index.bounds(scan.prefix, after), "BYLEX", "LIMIT", 0, count)
             members = await self._ask(list, Command(words, slot_of(name)))
-            decoded = [(at, self._index.key(partition, member)) for at, member in enumerate(members)]
+            decoded = [(at, self.index.key(partition, member)) for at, member in enumerate(members)]
             keys = {at: key for at, key in decoded if key is not None}
-            candidates = list(zip(self._names.for_keys(keys.values()), keys.values(), strict=True))
-            filled, absent = await fill(page, scan, self._reads, candidates)
+            candidates = list(zip(self.names.for_keys(keys.values()), keys.values(), strict=True))
+            filled, absent = await fill(page, scan, self.reads, candidates)
             await self._update_index(absent)  # A read-only server refuses, which changes nothing.
             processed = len(members) if filled == len(candidates) else list(keys)[filled]
             if processed == len(members) < count:
@@ -329,38 +326,38 @@ class PartitionScanner:
         return Page(page.records, _IN_INDEX + (after or b""))
 
     async def _is_complete(self, partition: Part) -> bool:
-        slot = slot_of(self._index.name(partition))
-        return self._index.exclusive and await self._ask(int, Command(("EXISTS", self._mark(slot)), slot)) == 1
+        slot = slot_of(self.index.name(partition))
+        return self.index.exclusive and await self._ask(int, Command(("EXISTS", self._mark(slot)), slot)) == 1
 
     async def _ask(self, kind: type[Expected], command: Command) -> Expected:
-        [reply] = await self._servers.run([command], math.inf)
+        [reply] = await self.servers.run([command], math.inf)
         return expected(reply, kind)
 
     # Completing the index
 
     async def _complete_index(self, scan: Scan, partition: Part) -> Position | None:
         """Add missing records to the index. Return the position of the next page, or None if the index is complete."""
-        pattern = self._names.pattern(Scan(1) if self._index.exclusive else replace(scan, position=None))
+        pattern = self.names.pattern(Scan(1) if self.index.exclusive else replace(scan, position=None))
         if scan.position is not None:
             start = Position.from_bytes(scan.position)
         else:
-            one_slot = self._servers.is_cluster and not self._index.exclusive
-            start = Position(format_slots({slot_of(self._index.name(partition))} if one_slot else ALL_SLOTS))
-        keyspace, count = Keyspace(self._servers, pattern, start), COUNT_MAX
+            one_slot = self.servers.is_cluster and not self.index.exclusive
+            start = Position(format_slots({slot_of(self.index.name(partition))} if one_slot else ALL_SLOTS))
+        keyspace, count = Keyspace(self.servers, pattern, start), COUNT_MAX
         for _ in rounds():
             if (found := await keyspace.scan(count)) is None:
                 continue
             position, names = found
-            records = table_records(names, self._names, position)
+            records = table_records(names, self.names, position)
             for error in await self._update_index(records):
                 raise error
             count = COUNT_MAX if records else min(count * 2, COUNT_SPARSE_MAX)
             finished = await keyspace.advance()
-            if finished and self._index.exclusive:
+            if finished and self.index.exclusive:
                 # Mark the indexes of slots as complete, unless another server now has their place.
-                marked = sorted(finished) if self._servers.is_cluster else [0]
+                marked = sorted(finished) if self.servers.is_cluster else [0]
                 marks = [Command((), at, COMPLETE_SCRIPT, [[self._mark(at)]], [[position.run]]) for at in marked]
-                for reply in await self._servers.run(marks, math.inf, writes=True):
+                for reply in await self.servers.run(marks, math.inf, writes=True):
                     expected(reply, int)
             if keyspace.position is None:
                 break
@@ -369,8 +366,8 @@ class PartitionScanner:
     async def _update_index(self, records: Sequence[NamedKey]) -> list[TableError]:
         if not records:
             return []
-        results = await self._writes.run(INDEX, [key for _, key in records], [], math.inf)
+        results = await self.writes.run(INDEX, [key for _, key in records], [], math.inf)
         return [result for result in results if isinstance(result, TableError)]
 
     def _mark(self, slot: int) -> str:
-        return self._index.mark(slot if self._servers.is_cluster else None)
+        return self.index.mark(slot if self.servers.is_cluster else None)

@@ -8,7 +8,7 @@ import os
 import re
 from functools import partial
 from typing import Annotated, Any
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 from pydantic import AfterValidator, BaseModel, Field, SecretStr, field_validator, model_validator
@@ -175,7 +175,14 @@ class RedisUrl(msgspec.Struct, frozen=True):
 
 def parse_redis_url(url: str) -> RedisUrl:
     """Return the parts of a URL. Raise ValueError, with a message that repeats no part of it, if it is invalid."""
-    parts = _split(url)
+    try:
+        parts = split_url(url)
+    except ValueError:
+        raise ValueError("has an invalid host, or a user or password that is not encoded") from None
+    if url.count("@") != parts.netloc.count("@"):
+        raise ValueError("has a user or password that is not encoded: write / as %2F, ? as %3F, # as %23 and @ as %40")
+    if "#" in url:
+        raise ValueError("has a #: the number of the database is a path, such as /5")
     scheme = _SCHEME.fullmatch(parts.scheme)
     if scheme is None:
         raise ValueError(f"must be {_FORMS}. valkey:// and valkeys:// have the same meaning")
@@ -196,18 +203,6 @@ def parse_redis_url(url: str) -> RedisUrl:
         return RedisUrl(options, tuple(_address(host, SENTINEL_PORT) for host in hosts), unquote(service))
     host, port = _address(parts.netloc.rpartition("@")[2], PORT)
     return RedisUrl(options | {"host": host, "port": port})
-
-
-def _split(url: str) -> SplitResult:
-    try:
-        parts = split_url(url)
-    except ValueError:
-        raise ValueError("has an invalid host, or a user or password that is not encoded") from None
-    if url.count("@") != parts.netloc.count("@"):
-        raise ValueError("has a user or password that is not encoded: write / as %2F, ? as %3F, # as %23 and @ as %40")
-    if "#" in url:
-        raise ValueError("has a #: the number of the database is a path, such as /5")
-    return parts
 
 
 def _query(text: str) -> dict[str, Any]:
