@@ -51,12 +51,20 @@ class RateLimit(Policy):
         traces: Traces | None = None,
     ) -> None:
         super().__init__(inner)
-        self._shared = shared
-        self._share = share
-        self._metrics = metrics or PolicyMetrics()
-        self._traces = traces
+        table, counted = inner.spec.name, metrics or PolicyMetrics()
+
+        def gate(way: Direction, rate: Rate) -> Gate:
+            if shared is None:
+                credit: Credits = Bucket(rate)
+            else:
+                fallbacks = counted.limiter_fallbacks.labels(table, way)
+                credit = shared.credits(table, way, rate, rate.scaled(share), fallbacks, inner.spec.partition)
+            name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} operations per second"
+            throttled, waited_s = counted.throttled.labels(table, way), counted.throttle_seconds.labels(table, way)
+            return Gate(lambda budget: credit, lambda budget: name, throttled, waited_s, traces)
+
         rates: list[tuple[Direction, Rate | None]] = [("read", read), ("write", write)]
-        self._gates = {way: self._gate(way, rate) for way, rate in rates if rate is not None}
+        self._gates = {way: gate(way, rate) for way, rate in rates if rate is not None}
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Send the operations as their credits arrive. Operations without credits in time get Throttled."""
@@ -64,17 +72,6 @@ class RateLimit(Policy):
         if gate is None:
             return await self._inner.apply(operations, budget)
         return await gate.apply(self._inner, operations, budget)
-
-    def _gate(self, way: Direction, rate: Rate) -> "Gate":
-        table = self.spec.name
-        if self._shared is None:
-            credit: Credits = Bucket(rate)
-        else:
-            fallbacks, own = self._metrics.limiter_fallbacks.labels(table, way), rate.scaled(self._share)
-            credit = self._shared.credits(table, way, rate, own, fallbacks, self.spec.partition)
-        name = f"table {table!r}: its {way} limit (rate_per_s) of {rate.per_s:g} operations per second"
-        counters = self._metrics.throttled.labels(table, way), self._metrics.throttle_seconds.labels(table, way)
-        return Gate(lambda budget: credit, lambda budget: name, *counters, self._traces)
 
 
 class Gate(msgspec.Struct, frozen=True, eq=False):
