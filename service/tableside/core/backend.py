@@ -3,8 +3,9 @@
 `WriteHealth` helps backends to report rejected writes to readiness probes, which therefore need not write.
 """
 
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -91,25 +92,24 @@ class Disk(msgspec.Struct, frozen=True):
 
 
 class WriteHealth:
-    """Whether a backend accepts writes, as far as the outcomes of its tables show. `clock` is in seconds."""
+    """Whether a backend accepts writes, as far as the outcomes of its tables show."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._rejected_at: float | None = None
+    def __init__(self) -> None:
+        self._rejected_at = -math.inf
 
     def observe(self, outcomes: Sequence[Outcome]) -> None:
         """Note the outcomes of a call with writes: any success clears earlier rejections."""
         if isinstance(outcomes, Results):
             if len(outcomes.failed) < len(outcomes):
-                self._rejected_at = None
+                self._rejected_at = -math.inf
                 return
             outcomes = [*outcomes.failed.values()]
         if Written in map(type, outcomes):
-            self._rejected_at = None
+            self._rejected_at = -math.inf
         elif WritesRejected in map(type, outcomes):
-            self._rejected_at = self._clock()
+            self._rejected_at = time.monotonic()
 
     def check(self) -> None:
         """Raise StoreUnavailable if the last writes were rejected, at most REMEMBERED_S ago."""
-        if self._rejected_at is not None and self._clock() - self._rejected_at < REMEMBERED_S:
+        if time.monotonic() - self._rejected_at < REMEMBERED_S:
             raise StoreUnavailable("the store rejected the last writes: its disk is full, or it is read-only")
