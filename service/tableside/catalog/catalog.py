@@ -9,19 +9,17 @@ import msgspec
 
 from .. import stores
 from ..auth import COMPANION
-from ..core import (
-    Backend,
+from ..core import Backend, TableSpec, gather_bounded
+from ..core.errors import (
+    GenerationSealed,
     InvalidOperation,
     MalformedRequest,
     StoreUnavailable,
     TableError,
     TableNotFound,
-    TableSpec,
     TooLarge,
     Unsupported,
-    gather_bounded,
 )
-from ..core.errors import GenerationSealed
 from ..core.store import GENERATION_IN_STORE
 from ..policies import CallerRate
 from ..settings import Settings, TableLocation, TableSettings

@@ -13,23 +13,17 @@ from typing import TypeAlias
 
 import msgspec
 
-from ..core import (
-    NO_EXPIRY,
+from ..core import NO_EXPIRY, Get, Put, Record, TableSpec, Written, now_ms
+from ..core.errors import (
     Contended,
-    Get,
-    Put,
-    Record,
+    PreconditionFailed,
     RecordUnreadable,
     StoreMisconfigured,
     StoreUnavailable,
     TableError,
     TableNotFound,
-    TableSpec,
     TooLarge,
-    Written,
-    now_ms,
 )
-from ..core.errors import PreconditionFailed
 from ..settings import TableSettings
 from .entry import CatalogEntry
 from .generations import Generations
