@@ -12,8 +12,11 @@ from typing import Any, cast
 
 from asyncpg.protocol import Protocol
 
-MESSAGE_TYPES = frozenset(b"123ACDEGHIKNRSTVWZcdnstv")  # those that a server may send
-MESSAGE_BYTES_MAX = 2**30  # PostgreSQL sends no longer message
+MESSAGE_TYPES = frozenset(b"123ACDEGHIKNRSTVWZcdnstv")
+"""The type bytes of the messages that a server may send."""
+
+MESSAGE_BYTES_MAX = 2**30
+"""PostgreSQL sends no longer message."""
 
 _HEADER = Struct(">BI")
 
@@ -61,36 +64,50 @@ class _FrameCheckingLoop(_Proxy):
     """Connects as the wrapped loop does, and checks the frames that the driver's protocols receive."""
 
     async def create_connection(self, factory: Callable[[], Any], *address: Any, **options: Any) -> tuple[Any, Any]:
-        connection = self.wrapped.create_connection(lambda: _with_frame_check(factory()), *address, **options)
-        transport, protocol = await connection
-        return _FrameCheckingTransport(transport), protocol
+        return await self._connect(self.wrapped.create_connection, factory, *address, **options)
 
-    async def create_unix_connection(self, factory: Callable[[], Any], *path: Any, **options: Any) -> Any:
-        return await self.wrapped.create_unix_connection(lambda: _with_frame_check(factory()), *path, **options)
+    async def create_unix_connection(self, factory: Callable[[], Any], *path: Any, **options: Any) -> tuple[Any, Any]:
+        return await self._connect(self.wrapped.create_unix_connection, factory, *path, **options)
 
     async def start_tls(self, transport: _Proxy, *rest: Any, **options: Any) -> _Proxy | None:
         encrypted = await self.wrapped.start_tls(transport.wrapped, *rest, **options)
         return encrypted and _FrameCheckingTransport(encrypted)
+
+    async def _connect(
+        self, connect: Callable[..., Any], factory: Callable[[], Any], *address: Any, **options: Any
+    ) -> tuple[Any, Any]:
+        transport, protocol = await connect(lambda: _with_frame_check(factory()), *address, **options)
+        return _FrameCheckingTransport(transport), getattr(protocol, "wrapped", protocol)
 
 
 class _FrameCheckingTransport(_Proxy):
     """Checks the frames that another protocol receives, if it is the driver's."""
 
     def set_protocol(self, protocol: Any) -> None:
-        self.wrapped.set_protocol(_with_frame_check(protocol))
+        checked = _with_frame_check(protocol)
+        checked.transport = self.wrapped
+        self.wrapped.set_protocol(checked)
+
+
+class _FrameCheckingProtocol(_Proxy):
+    """Passes events to the driver's protocol, and aborts the connection at the first invalid frame."""
+
+    transport: Any = None
+
+    def __init__(self, wrapped: Protocol) -> None:
+        super().__init__(wrapped)
+        self._frames = MessageFrames()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+        self.wrapped.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._frames.accepts(data):
+            self.wrapped.data_received(data)
+        else:
+            self.transport.abort()
 
 
 def _with_frame_check(protocol: Any) -> Any:
-    """Let the driver's protocol abort its connection at the first invalid frame. Return the protocol."""
-    driver: Any = protocol
-    if isinstance(protocol, Protocol):
-        frames, receive = MessageFrames(), protocol.data_received
-
-        def data_received(data: bytes) -> None:
-            if frames.accepts(data):
-                receive(data)
-            else:
-                protocol.abort()
-
-        driver.data_received = data_received
-    return protocol
+    return _FrameCheckingProtocol(protocol) if isinstance(protocol, Protocol) else protocol
