@@ -182,13 +182,18 @@ class PageBuilder:
             columns["expires_ms"] = self._expiries_ms
         return KeyedRecords(self._keys, Results(Record, columns))
 
-    def add(self, key: Key, record: Record) -> None:
-        """Add a record."""
+    def add(self, key: Key, outcome: Outcome) -> None:
+        """Add the outcome of a get: a record, or None for one that has expired. Raise an error as that of a scan."""
+        if isinstance(outcome, TableError):
+            raise outcome.of_scan(key)
+        if not isinstance(outcome, Record):
+            self.skip()
+            return
         self._keys.append(key)
-        self._values.append(record.value)
-        self._etags.append(record.etag)
-        self._expiries_ms.append(record.expires_ms)
-        self.bytes_left -= len(record.value) + key_bytes(key)
+        self._values.append(outcome.value)
+        self._etags.append(outcome.etag)
+        self._expiries_ms.append(outcome.expires_ms)
+        self.bytes_left -= len(outcome.value) + key_bytes(key)
         self.complete = self.bytes_left < 0 or self.room <= 0
 
     def add_all(self, keys: Sequence[Key], results: Results) -> bool:

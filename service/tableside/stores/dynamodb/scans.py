@@ -71,13 +71,8 @@ async def _add(page: PageBuilder, items: Sequence[Item], layout: ItemLayout, now
         except RecordUnreadable as error:
             raise error.of_scan(key) from None
         stored = await layout.stored(item, now_ms)
-        if isinstance(stored, RecordUnreadable):
-            raise stored.of_scan(key)
-        last, found = item, live_record(stored, now_ms)
-        if found is None:
-            page.skip()
-        else:
-            page.add(key, found)
+        page.add(key, stored if isinstance(stored, RecordUnreadable) else live_record(stored, now_ms))
+        last = item
     return None
 
 

@@ -32,7 +32,6 @@ from ...core import (
     Page,
     PageBuilder,
     Part,
-    Record,
     Results,
     Scan,
     StoreUnavailable,
@@ -191,12 +190,10 @@ async def fill(
         for (name, key), outcome in zip(batch, outcomes, strict=True):
             if page.complete or outcome is NOT_READ:
                 break
-            if isinstance(outcome, TableError):
-                raise outcome.of_scan(key)
-            if isinstance(outcome, Record):
-                page.add(key, outcome)
-            else:
+            if outcome is None:
                 absent.append((name, key))
+            else:
+                page.add(key, outcome)
             taken += 1
     return taken, absent
 

@@ -24,27 +24,22 @@ TURN_S = 0.05
 
 
 class Turn:
-    """The remainder of one turn of the writer thread, with the number of `bytes_left`."""
+    """The remainder of one turn of the writer thread: the operations and the bytes that it still allows."""
 
     def __init__(self) -> None:
         self.bytes_left = BYTES_PER_TURN_MAX
-        self._operations = OPERATIONS_PER_TURN_MAX
+        self.operations_left = OPERATIONS_PER_TURN_MAX
         self._ends_at = time.perf_counter() + TURN_S
-
-    @property
-    def operations_left(self) -> int:
-        """The number of operations that the turn still allows, at least one."""
-        return max(1, self._operations)
 
     def spend(self, size_bytes: int, count: int = 1) -> None:
         """Count operations that read and wrote this many bytes."""
-        self._operations -= count
+        self.operations_left -= count
         self.bytes_left -= size_bytes
 
     @property
     def over(self) -> bool:
         """Whether the thread has to sync before the next operation."""
-        return self._operations <= 0 or self.bytes_left <= 0 or time.perf_counter() >= self._ends_at
+        return self.operations_left <= 0 or self.bytes_left <= 0 or time.perf_counter() >= self._ends_at
 
 
 Work: TypeAlias = Callable[[Turn], Sequence[Outcome]]

@@ -10,7 +10,7 @@ from functools import partial
 from os.path import commonprefix
 from typing import TypeAlias
 
-from ...core import Page, PageBuilder, Range, Record, Scan, TableError, TableSpec, even_splits, scan_range
+from ...core import Page, PageBuilder, Range, Scan, TableSpec, even_splits, scan_range
 from .database import RECORDS_PER_TURN_MAX, TURN_BYTES_MAX, Database, KeySearch
 from .records import read_all
 
@@ -74,12 +74,7 @@ class Scanner:
             for position, (key, found) in enumerate(zip(keys, results, strict=True)):
                 if page.complete:
                     return names[position - 1]
-                if isinstance(found, TableError):
-                    raise found.of_scan(key)
-                if isinstance(found, Record):
-                    page.add(key, found)
-                else:
-                    page.skip()
+                page.add(key, found)
         return names[-1] if more else None
 
     def _whole(self) -> list[Piece]:
