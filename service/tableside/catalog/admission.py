@@ -100,7 +100,7 @@ class Shares:
 class Reservation:
     """One request's part of the limits: a slot, and the bytes of its body, which can grow while it arrives.
 
-    Set `caller` before the first of them is taken.
+    Set `caller` before the first of them is taken. Call `leave` in any case.
     """
 
     __slots__ = ("_bytes", "_has_slot", "_limits", "caller")
@@ -110,12 +110,6 @@ class Reservation:
         self._limits = limits
         self._has_slot = False
         self._bytes = 0
-
-    def enter(self, body_bytes: int) -> None:
-        """Take a slot and the bytes of a body. Raise Overloaded above a limit. Call `leave` in any case."""
-        self.take_slot()
-        if body_bytes:
-            self.grow_body_to(body_bytes)
 
     def take_slot(self) -> None:
         """Count the request as in flight if it is not yet. Raise Overloaded above the limit."""

@@ -124,7 +124,8 @@ class RequestMiddleware:
             context.route = route.path
             if scope["path"] not in PROBES:
                 declared = int(context.headers.get(b"content-length", 0))  # The server has rejected invalid numbers.
-                request.reservation.enter(min(declared, self.body_bytes_max))
+                request.reservation.take_slot()
+                request.reservation.grow_body_to(min(declared, self.body_bytes_max))
                 context.reservation = request.reservation
             await route.app(scope, request.receive, request.send)
         except ClientDisconnect:
