@@ -1,11 +1,15 @@
 """Contract tests: expiry of records."""
 
+import pytest
+
 from tableside.core.errors import RecordNotFound
 from tableside.core.operations import NO_EXPIRY, Get, Operation
 from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
 from .words import one, put, record, refused, same, scanned, update, value, written
+
+CHANGES = pytest.mark.parametrize("change", [{}, {"$set": {"n": 1}}], ids=["nothing", "a member"])
 
 
 class Expiry(Opens):
@@ -43,13 +47,14 @@ class Expiry(Opens):
         await time.passes(0.5)
         assert await one(store, Get("a")) is None
 
-    async def test_an_update_with_a_ttl_sets_expiry(self, store: Store, time: Time) -> None:
+    @CHANGES
+    async def test_an_update_with_a_ttl_sets_expiry(self, store: Store, time: Time, change: object) -> None:
         await store.apply([put("a", {}, ttl_s=1), put("b", {}), put("c", {}, ttl_s=1)])
         await store.apply(
             [
-                update("a", {}, ttl_s=3600),
-                update("b", {}, ttl_s=1),
-                update("c", {}, ttl_s=NO_EXPIRY),
+                update("a", change, ttl_s=3600),
+                update("b", change, ttl_s=1),
+                update("c", change, ttl_s=NO_EXPIRY),
                 put("d", {}, ttl_s=1),
             ]
         )
@@ -59,16 +64,17 @@ class Expiry(Opens):
         assert (await record(store, "c")).expires_ms == 0
         assert await one(store, Get("d")) is None
 
-    async def test_the_tables_default_applies_without_a_ttl(self, open_store: Open, time: Time) -> None:
+    @CHANGES
+    async def test_the_tables_default_applies_without_a_ttl(self, open_store: Open, time: Time, change: object) -> None:
         store = await open_store(ttl_s=100)
         needs(store, "ttl")
         made: list[Operation] = [
             put("put", {}),
             put("never", {}, ttl_s=NO_EXPIRY),
             put("own", {}, ttl_s=1000),
-            update("default", {}, {}),
-            update("default own", {}, {}, ttl_s=1000),
-            update("default never", {}, {}, ttl_s=NO_EXPIRY),
+            update("default", change, {}),
+            update("default own", change, {}, ttl_s=1000),
+            update("default never", change, {}, ttl_s=NO_EXPIRY),
         ]
         await store.apply(made)
         await written(store, update("never", {"n": 1}))

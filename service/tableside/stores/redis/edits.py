@@ -26,6 +26,7 @@ from ...core import (
     TableSpec,
     Update,
     changes_bytes,
+    expiry_ms,
     packed,
     shared,
     transition,
@@ -105,6 +106,7 @@ local unpacked = {{}}
 -- 3  the value to put if the record is absent, without this whitespace (empty: none)
 -- 4  its time to live in ms (0: no expiry)
 -- 5  the element of the side key by which the record remembers the update (empty: none)
+-- 6  the time to live of a present record in ms (0: no expiry, empty: as before)
 -- Returns for each record its value, its expiry in Unix ms (0: never), and 1 if it was absent; or {UNDECIDED}.
 return for_each(function(key, side, at)
   if argument(1, at) == '' then return {UNDECIDED} end
@@ -120,7 +122,8 @@ return for_each(function(key, side, at)
     local body = all_edited(value, unpacked[packed])
     if not body then return {UNDECIDED} end
     value = body .. argument(2, at)
-    expires = put(key, side, value, 0, true)
+    local ttl = argument(6, at)
+    expires = put(key, side, value, ttl == '' and 0 or expiry(ttl), ttl == '')
   else
     if argument(3, at) == '' then return {UNDECIDED} end
     value, created = argument(3, at) .. argument(2, at), 1
@@ -133,10 +136,13 @@ end)
 )
 
 
-_Plan: TypeAlias = tuple[bytes, bytes, bytes]
-"""The script's arguments for an update: the edits, the value to put if the record is absent, and its time to live."""
+_Plan: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""The script's arguments for an update: the edits, and if the record is absent, the value to put and its time to live.
 
-_NO_PLAN = (b"", b"", b"0")
+The last one is the time to live if the record is present.
+"""
+
+_NO_PLAN = (b"", b"", b"0", b"")
 """The script leaves the record unchanged, and compare-and-set applies the update."""
 
 
@@ -149,13 +155,14 @@ class RecordEditor:
         self._plan_of_text = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
-        """Apply updates without preconditions and times to live. None overtakes one that is retried."""
-        members = zip(updates.keys, updates.cells("changes"), updates.cells("default"), strict=True)
-        plans = [self._plan(*update) for update in members]
+        """Apply updates without preconditions. None overtakes one that is retried."""
+        members = map(updates.cells, ("key", "changes", "default", "ttl_s"))
+        plans = [self._plan(*update) for update in zip(*members, strict=True)]
         if plans.count(_NO_PLAN) == len(plans):
             return await self._writes.compare_and_set.apply(updates, until)
-        edits, defaults, ttls_ms = map(shared, zip(*plans, strict=True))
-        arguments = [edits, pack_all([b""] * len(plans)), defaults, ttls_ms, side_elements(updates)]
+        edits, defaults, default_ttls_ms, ttls_ms = map(shared, zip(*plans, strict=True))
+        spaces = pack_all([b""] * len(plans))
+        arguments = [edits, spaces, defaults, default_ttls_ms, side_elements(updates), ttls_ms]
         results = await self._writes.run(EDIT, updates.keys, arguments, until)
         edited = [result if type(result) is list else (b"", 0, 0) for result in results]
         raws, expiries_ms, created = zip(*edited, strict=True)
@@ -169,15 +176,15 @@ class RecordEditor:
             columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
         return await self._writes.outcomes(updates, columns, results, until)
 
-    def _plan(self, key: Key, changes: Changes, default: bytes | None) -> _Plan:
+    def _plan(self, key: Key, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
         text = packed(changes, 0)  # 1 and True have different texts, although they are equal.
         is_long = changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX
         if is_long or self._writes.compare_and_set.is_contended(key):
             return _NO_PLAN
-        return self._plan_of_text(text, default)
+        return self._plan_of_text(text, default, ttl_s)
 
-    def _make_plan(self, changes: Changes, default: bytes | None) -> _Plan:
-        """Return the plan for changes and a default, which callers often repeat."""
+    def _make_plan(self, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
+        """Return the plan for the members of an update, which callers often repeat."""
         edits = [edit for change in changes if isinstance(change, Edits) for edit in change.edits]
         if any(isinstance(change, MergePatch) for change in changes):
             return _NO_PLAN
@@ -195,12 +202,13 @@ class RecordEditor:
         text = msgspec.msgpack.encode(words)
         if len(text) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
-        if default is None:
-            return text, b"", b"0"
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
-        update = Update(("",) * len(self._spec.key.fields), changes, default)
+        ttl_ms = b"" if ttl_s is None else b"%d" % expiry_ms(ttl_s, 0)
+        if default is None:
+            return text, b"", b"0", ttl_ms
+        update = Update(("",) * len(self._spec.key.fields), changes, default, ttl_s=ttl_s)
         created = transition(None, update, self._spec, now_ms=0, etag="")
         stored = created.stored if isinstance(created, Changed) else None
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
-        return text, stored.value, b"%d" % stored.expires_ms
+        return text, stored.value, b"%d" % stored.expires_ms, ttl_ms

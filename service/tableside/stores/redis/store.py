@@ -133,7 +133,7 @@ class RedisStore:
 
 _SCRIPTED: dict[type, set[str]] = {
     Put: {"key", "value", "ttl_s", "token", "order", "returning"},
-    Update: {"key", "changes", "default", "token", "returning"},
+    Update: {"key", "changes", "default", "ttl_s", "token", "returning"},
     Delete: {"key", "token", "forget"},
 }
 """The members of writes that scripts understand."""
