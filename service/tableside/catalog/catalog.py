@@ -343,10 +343,8 @@ class Catalog:
         task = asyncio.get_running_loop().create_task(entry.close())
         self._closing.update(dict.fromkeys(entry.locations, task))
 
-        def on_closed(task: asyncio.Task[None]) -> None:
-            for location in entry.locations:
-                if self._closing.get(location) is task:
-                    del self._closing[location]
+        def on_closed(closed: asyncio.Task[None]) -> None:
+            self._closing = {location: other for location, other in self._closing.items() if other is not closed}
 
         task.add_done_callback(on_closed)
 
