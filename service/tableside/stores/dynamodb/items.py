@@ -156,7 +156,7 @@ class ItemLayout:
             item[WRITERS] = {"L": [*parts, *orders]}
         return item
 
-    def check_members(self, members: Mapping[str, Any] | set[str]) -> None:
+    def check_members(self, members: Mapping[str, Any]) -> None:
         """Raise InvalidOperation if a member has the name of the TTL attribute."""
         if self.ttl_attribute in members:
             raise InvalidOperation("a member has the name of the table's TTL attribute")

@@ -204,9 +204,7 @@ def _digits_after_point(text: str) -> int:
 
 
 def _number_text(member: Json) -> str | None:
-    if isinstance(member, bool):
-        return None
-    if isinstance(member, (int, float)):
+    if values.is_number(member):
         return repr(member)
     return member if isinstance(member, str) and member in NON_FINITE_NUMBERS else None
 
