@@ -95,21 +95,22 @@ class RecordReader:
         if (rows := await self._read(self._sql.find, connection, keys, budget)) is None:
             return [NOT_READ] * len(keys)
         found, yielder = dict[Key, VersionedRecord](), Yielder()
-        for key, side in sides.items():  # These are replaced below if the table has a row.
-            tombstone = Stored(None, "", side.expires_ms, side.memory) if side.memory else None
-            found[key] = VersionedRecord(tombstone, RowVersion("", side))
         found_keys, columns = rows[0], rows[-1]
         for key, text, etag, expires_ms, writers in zip(found_keys, *columns, strict=False):
             if yielder.due:
                 await yielder.maybe_yield()
-            side, memory = sides.get(key, _NO_SIDE_ROW), parse_memory(writers)
-            if self._sql.has_side_table:  # An expiry applies only to the version it was set for.
+            value, memory, side = canonical(text) if text else None, parse_memory(writers), _NO_SIDE_ROW
+            if sides:  # An expiry applies only to the version it was set for.
+                side = sides.get(key, _NO_SIDE_ROW)
                 memory, expires_ms = side.memory, side.expires_ms if etag == str(side.version) else 0
-            value = canonical(text) if text else None
             if isinstance(value, RecordUnreadable):
                 value.memory = memory
             stored = value if isinstance(value, RecordUnreadable) else Stored(value, etag, expires_ms, memory)
             found[key] = VersionedRecord(stored, RowVersion(etag, side))
+        for key, side in sides.items():
+            if key not in found:
+                tombstone = Stored(None, "", side.expires_ms, side.memory) if side.memory else None
+                found[key] = VersionedRecord(tombstone, RowVersion("", side))
         return [found.get(key, _ABSENT) for key in keys]
 
     async def side_rows(
