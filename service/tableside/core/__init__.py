@@ -21,6 +21,7 @@ from .batch import (
     apply_in_groups as apply_in_groups,
     has_only as has_only,
     joined_outcomes as joined_outcomes,
+    put_columns as put_columns,
     shared as shared,
 )
 from .budget import (

@@ -243,6 +243,17 @@ def shared(column: Sequence[Cell]) -> Sequence[Cell]:
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
+def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -> dict[str, Sequence[Any]]:
+    """Return the columns of the outcomes of puts that were written: the first ones, if there are fewer etags."""
+    columns: dict[str, Sequence[Any]] = {"etag": etags}
+    if any(expiries_ms):
+        columns["expires_ms"] = expiries_ms
+    if puts.has("returning"):
+        both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
+        columns["value"] = [value if returning else None for value, returning in both][: len(etags)]
+    return columns
+
+
 class KeyedRecords(Sequence[tuple[Key, Record]]):
     """The records of a page, none of which is absent: their keys, and the records in columns."""
 

@@ -41,6 +41,7 @@ from ..core import (
     joined_outcomes,
     live_record,
     now_ms,
+    put_columns,
     scan_range,
     transition,
 )
@@ -193,7 +194,7 @@ class MemoryStore:
             expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
             records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory if present else NO_MEMORY)
         self._sweep(len(puts), now)
-        return Results(Written, {"etag": etags} | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}))
+        return Results(Written, put_columns(puts, etags, expiries_ms))
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
         key = self.spec.key.encode(operation.key)

@@ -45,6 +45,7 @@ from ...core import (
     chunks_of,
     expiry_ms,
     joined_outcomes,
+    put_columns,
     size_bytes,
     with_etag,
 )
@@ -121,17 +122,11 @@ class RecordWriter:
         expiries_ms = [expiry_ms(default if ttl_s is None else ttl_s, now) for ttl_s in puts.cells("ttl_s")]
         progress.applied, progress.texts = "unknown", [(value,) for value in values]
         etag, count, *keys = await self._put_rows(connection, puts, [expires_ms or None for expires_ms in expiries_ms])
-        columns: dict[str, Sequence[Any]] = {"etag": [etag] * len(puts)}
-        if any(expiries_ms):
-            columns["expires_ms"] = expiries_ms
-        if puts.has("returning"):
-            both = zip(values, puts.cells("returning"), strict=True)
-            columns["value"] = [value if returning else None for value, returning in both]
         failed = dict[int, TableError]()
         if count < len(puts):
             written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
             failed = {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
-        return Results(Written, columns, failed)
+        return Results(Written, put_columns(puts, [etag] * len(puts), expiries_ms), failed)
 
     async def _put_rows(self, connection: Connection, puts: Batch, expiries_ms: Sequence[int | None]) -> Any:
         """Replace records. In a generation that loads they are new, unless a task of the job was repeated."""

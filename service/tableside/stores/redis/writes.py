@@ -28,6 +28,7 @@ from ...core import (
     chunks_of,
     expiry_ms,
     is_remembered,
+    put_columns,
     shared,
 )
 from .connection import REQUEST_BYTES_MAX, Reply
@@ -160,13 +161,7 @@ class RecordWriter:
         # At time 0 an expiry equals the time to live.
         words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
         results = await self.run(PUT, puts.keys, [raws, [words[ttl_s] for ttl_s in ttls_s], elements], until)
-        columns: dict[str, Sequence[Any]] = {"etag": list(map(etag_of, raws))}
-        if puts.has("returning"):
-            both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
-            columns["value"] = [value if returning else None for value, returning in both]
-        if any(results):
-            columns["expires_ms"] = results
-        return await self.outcomes(puts, columns, results, until)
+        return await self.outcomes(puts, put_columns(puts, list(map(etag_of, raws)), results), results, until)
 
     async def delete(self, deletes: Batch, until: float) -> Sequence[Outcome]:
         """Apply deletes without conditions and tokens."""

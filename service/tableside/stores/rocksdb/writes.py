@@ -1,7 +1,6 @@
 """Writes of one table, which the writer thread executes: a turn is one batch of the database."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from rocksdict import WriteBatch
 
@@ -18,6 +17,7 @@ from ...core import (
     Written,
     expiry_ms,
     joined_outcomes,
+    put_columns,
     transition,
 )
 from .database import Database
@@ -82,13 +82,8 @@ class RecordWriter:
                 decided[at] = step.outcome
         remembered = puts.has("token") or puts.has("order") or bool(decided)
         count = self._add_all(batch, keys, packed, turn, remembered=remembered)
-        columns: dict[str, Sequence[Any]] = {"etag": [f"{version:016x}" for version in versions[:count]]}
-        if any(expiries_ms):
-            columns["expires_ms"] = expiries_ms[:count]
-        if "returning" in puts.columns:
-            both = zip(puts.columns["value"], puts.columns["returning"], strict=True)
-            columns["value"] = [value if returning else None for value, returning in both][:count]
-        written = Results(Written, columns)
+        etags = [f"{version:016x}" for version in versions[:count]]
+        written = Results(Written, put_columns(puts, etags, expiries_ms[:count]))
         return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
 
     def _expiries(self, puts: Batch, now: int) -> list[int]:
