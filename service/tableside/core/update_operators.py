@@ -27,8 +27,8 @@ SORT_VISITS = 10
 class ArraySets:
     """The elements of arrays of one value, hashed while one update is applied to the value.
 
-    No operator changes an element of an array: it adds elements at the end, or replaces the whole array. So the
-    elements that are already hashed stay valid.
+    As long as arrays only grow at their ends, and a new array replaces the whole array, the elements that are already
+    hashed stay valid. After an operator that does otherwise, `forget` is called.
     """
 
     def __init__(self) -> None:
@@ -52,6 +52,10 @@ class ArraySets:
                 known.add(identity)
                 array.append(copied(element))
         self._hashed[id(array)] = array, known, len(array)
+
+    def forget(self) -> None:
+        """Forget all elements, after an operator that does not keep them."""
+        self._hashed.clear()
 
 
 _identity = msgspec.json.Encoder(order="sorted").encode
@@ -77,15 +81,24 @@ class Rule(msgspec.Struct, frozen=True):
     """What the service knows of one operator.
 
     `check` returns the operand in the form that is kept, for its depth in the value, or raises InvalidOperation.
-    `apply` changes a value, or raises InvalidOperation with the value possibly changed in part. It changes no element
-    of an array (see `ArraySets`). `inserts`: the operator acts only on a record that its update makes. `in_text` is the
-    operand with which Redis' script applies the operator to the text of a value, None if it cannot.
+    `apply` changes a value. `inserts`: the operator acts only on a record that its update makes. `keeps_elements`: the
+    operator changes no element of an array, and adds elements only at the end, or it replaces the array. `in_text` is
+    the operand with which Redis' script applies the operator to the text of a value, None if it cannot.
     """
 
     check: "Callable[[Json, int], Json]"
     apply: "Callable[[JsonObject, Edit, ArraySets], None]"
     inserts: bool = False
+    keeps_elements: bool = False
     in_text: Literal["integer", "any"] | None = None
+
+
+def apply_edit(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
+    """Change a value. Raise InvalidOperation, with the value possibly changed in part, if the operator does not fit."""
+    rule = OPERATORS[edit.operator]
+    rule.apply(value, edit, sets)
+    if not rule.keeps_elements:
+        sets.forget()
 
 
 def fault(operator: str, path: Path | str, reason: str) -> InvalidOperation:
@@ -281,15 +294,15 @@ def _checked_list(operand: JsonObject, name: str, depth: int) -> Json:
 
 
 OPERATORS: dict[str, Rule] = {
-    "$set": Rule(values.normalize_member, _set, in_text="any"),
-    "$unset": Rule(lambda operand, depth: None, _unset),
-    "$inc": Rule(_checked_number, partial(_compute, add, "sum"), in_text="integer"),
-    "$min": Rule(_checked_number_or_string, _replace_if_better, in_text="integer"),
-    "$max": Rule(_checked_number_or_string, _replace_if_better, in_text="integer"),
-    "$mul": Rule(_checked_number, partial(_compute, mul, "product")),
-    "$push": Rule(_checked_pushed, _push),
-    "$addToSet": Rule(_checked_elements, _add_to_set),
-    "$pull": Rule(_checked_pulled, _pull),
-    "$setOnInsert": Rule(values.normalize_member, _set, inserts=True),
+    "$set": Rule(values.normalize_member, _set, keeps_elements=True, in_text="any"),
+    "$unset": Rule(lambda operand, depth: None, _unset, keeps_elements=True),
+    "$inc": Rule(_checked_number, partial(_compute, add, "sum"), keeps_elements=True, in_text="integer"),
+    "$min": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
+    "$max": Rule(_checked_number_or_string, _replace_if_better, keeps_elements=True, in_text="integer"),
+    "$mul": Rule(_checked_number, partial(_compute, mul, "product"), keeps_elements=True),
+    "$push": Rule(_checked_pushed, _push, keeps_elements=True),
+    "$addToSet": Rule(_checked_elements, _add_to_set, keeps_elements=True),
+    "$pull": Rule(_checked_pulled, _pull, keeps_elements=True),
+    "$setOnInsert": Rule(values.normalize_member, _set, inserts=True, keeps_elements=True),
 }
 """The operators by name. One that is not here is unknown everywhere."""

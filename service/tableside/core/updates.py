@@ -16,7 +16,7 @@ import orjson
 
 from . import values
 from .errors import InvalidOperation, TooLarge, quoted
-from .update_operators import OPERATORS, ArraySets, Edit, Path, fault
+from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, fault
 from .values import Json, JsonObject, check_elements, copied, kind_of
 
 PACKED_BYTES_MIN = 256
@@ -148,7 +148,7 @@ def apply(
             result = _merge(result, change.patch)
             continue
         for edit in change.edits:
-            OPERATORS[edit.operator].apply(result, edit, sets)
+            apply_edit(result, edit, sets)
     # The result needs no validation: `parse` has checked everything that the changes write.
     text = values.encode_canonical(result if finish is None else finish(result))
     check_elements(text)
