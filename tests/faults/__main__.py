@@ -32,7 +32,10 @@ def main() -> int:
     parser.add_argument("names", nargs="*", help="area/number-words or a beginning of it; all faults if none is given")
     parser.add_argument("--unchecked", action="store_true", help="do not run the tests without a fault first")
     given = parser.parse_args()
-    chosen = [fault for fault in faults() if not given.names or fault.name.startswith(tuple(given.names))]
+    every = faults()
+    if unknown := [name for name in given.names if not any(fault.name.startswith(name) for fault in every)]:
+        parser.error(f"no fault has a name that begins with {', '.join(unknown)}")
+    chosen = [fault for fault in every if not given.names or fault.name.startswith(tuple(given.names))]
     began = time.monotonic()
     with COPY.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # concurrent runs would apply their patches to the same copy
