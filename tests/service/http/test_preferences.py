@@ -98,3 +98,9 @@ def test_unknown_or_repeated_parameters_are_rejected(api: ApiClient) -> None:
     for method, path in paths:
         response = api.client.request(method, path, json=bodies.get(method))
         check_refused(response, 400, "malformed_request")
+
+
+def test_of_several_invalid_headers_the_first_is_the_error(api: ApiClient) -> None:
+    wait, token = ("Prefer", "wait=x"), ("Tableside-Token", "x")
+    for headers, error in (([wait, token], (400, "malformed_request")), ([token, wait], (422, "invalid_operation"))):
+        check_refused(api.client.put(path_of(T, fresh()), json={}, headers=headers), *error)
