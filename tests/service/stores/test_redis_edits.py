@@ -92,16 +92,24 @@ def test_every_update_gives_the_record_and_the_outcome_of_the_general_path(
         ({"n": 1}, [{"$inc": {"n": 2}}, {"$max": {"n": 2}, "$set": {"m": 1}}, {"$inc": {"m": 1}}], {"n": 3, "m": 2}),
     ],
 )
+@pytest.mark.parametrize("ttl_s", [None, 60])
 async def test_an_edit_takes_one_round_trip(
-    store: Store, requests: list[int], document: dict[str, Any], change: object, expected: dict[str, Any]
+    store: Store,
+    requests: list[int],
+    document: dict[str, Any],
+    change: object,
+    expected: dict[str, Any],
+    ttl_s: float | None,
 ) -> None:
     await written(store, put("a", document))
     requests.clear()
-    [outcome] = await store.apply([update("a", change, returning=True)])
+    [outcome] = await store.apply([update("a", change, ttl_s=ttl_s, returning=True)])
     assert requests == [1]
     assert isinstance(outcome, Written)
     assert outcome.value == values.encode(expected)
-    assert (await record(store, "a")).etag == outcome.etag
+    found = await record(store, "a")
+    assert (found.etag, found.expires_ms) == (outcome.etag, outcome.expires_ms)
+    assert (found.expires_ms > 0) == (ttl_s is not None)
 
 
 NO_TOKENS: list[tuple[str, int]] = []
