@@ -122,6 +122,8 @@ def _run(command: Sequence[str], cwd: Path) -> subprocess.CompletedProcess[str]:
     """Run a command so that it and its child processes import the copy's modules."""
     environment = {name: value.replace(f"{ROOT}/", f"{COPY}/") for name, value in os.environ.items()}
     environment["PYTHONPATH"] = os.pathsep.join(str(COPY / place) for place in PACKAGES)
+    # Compiled modules have the time of their source in seconds, and a run may take less than one.
+    environment["PYTHONDONTWRITEBYTECODE"] = "1"
     try:
         return subprocess.run(
             command, cwd=cwd, env=environment, capture_output=True, text=True, check=False, timeout=RUN_MAX_S
