@@ -60,14 +60,14 @@ class KeySchema(msgspec.Struct, frozen=True):
         """
         if self.composite:
             return False
-        types: set[type] = set(map(type, raws))
         if self.fields[0].type == "integer":
             integers = cast("list[int]", raws)
-            return types == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
-        if types != {str}:
-            return False
+            return set(map(type, raws)) == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
         strings = cast("list[str]", raws)
-        joined = "\0".join(strings)
+        try:
+            joined = "\0".join(strings)
+        except TypeError:  # A key is not a string.
+            return False
         if not joined.isascii() or joined.count("\0") >= len(raws):
             return False
         lengths = set(map(len, strings))
@@ -94,9 +94,11 @@ class KeySchema(msgspec.Struct, frozen=True):
 
     def encode_all(self, keys: Sequence[Key], prefix: bytes) -> list[bytes]:
         """Return the encoded keys, each after the prefix."""
-        is_text = len(self.fields) == 1 and self.fields[0].type == "string"
-        texts = map(str.encode, cast("Sequence[str]", keys)) if is_text else map(self.encode, keys)
-        return [prefix + text for text in texts]
+        if not keys or self.composite or self.fields[0].type == "integer":
+            return [prefix + self.encode(key) for key in keys]
+        # No key contains U+0000, and no UTF-8 the byte 255. A loop takes twice as long.
+        texts = "\0".join(cast("Sequence[str]", keys)).encode()
+        return (prefix + texts.replace(b"\0", b"\xff" + prefix)).split(b"\xff")
 
     def decode(self, text: bytes) -> Key:
         """Return the key from its encoding."""
