@@ -165,7 +165,7 @@ def _labels(results: Results) -> collections.Counter[str]:
     counted = collections.Counter(error.code for error in results.failed.values())
     left = len(results) - len(results.failed)
     if results.kind is Record:
-        counted["absent"] += (absent := results.absent_count)
+        counted["absent"] += (absent := len(results.absent))
         left -= absent
     counted["written" if results.kind is Written else "found"] += left
     return +counted

@@ -13,13 +13,16 @@ from .backend import (
     WriteHealth as WriteHealth,
 )
 from .batch import (
+    ARROW_RECORDS_MIN as ARROW_RECORDS_MIN,
     Applying as Applying,
     Batch as Batch,
     KeyedRecords as KeyedRecords,
     Results as Results,
     apply_by_kind as apply_by_kind,
     apply_in_groups as apply_in_groups,
+    etag_column as etag_column,
     has_only as has_only,
+    joined_cells as joined_cells,
     joined_outcomes as joined_outcomes,
     put_columns as put_columns,
     shared as shared,

@@ -2,6 +2,8 @@
 
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
 treats all others as a sequence of operations. So a new member is never ignored.
+
+A column is a list. Stores that read many records in one format return Arrow arrays, which take a fifth of the time.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -11,6 +13,8 @@ from operator import attrgetter
 from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from .concurrency import gather_bounded
 from .errors import Applied, TableError
@@ -30,7 +34,7 @@ class Columns(Sequence[Item], Generic[Item]):
     Either form is made from the other when it is requested.
     """
 
-    __slots__ = ("_columns", "_items", "kind")
+    __slots__ = ("_columns", "_count", "_items", "kind")
 
     def __init__(
         self, kind: type[Any], columns: Mapping[str, Sequence[Any]] | None, items: Sequence[Any] | None = None
@@ -38,6 +42,7 @@ class Columns(Sequence[Item], Generic[Item]):
         self.kind: Any = kind  # a class of structs
         self._columns = columns
         self._items = items
+        self._count = len(items or ()) if columns is None else len(next(iter(columns.values())))
 
     @property
     def columns(self) -> Mapping[str, Sequence[Any]]:
@@ -47,7 +52,7 @@ class Columns(Sequence[Item], Generic[Item]):
         return self._columns
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())) if self._items is None else self._items)
+        return self._count
 
     @overload
     def __getitem__(self, index: int) -> Item: ...
@@ -83,7 +88,9 @@ class Columns(Sequence[Item], Generic[Item]):
         if self._columns is None:
             return [getattr(item, name) for item in self._made()]
         found = self._columns.get(name)
-        return [_members(self.kind)[name]] * len(self) if found is None else found
+        if found is None:
+            return [_members(self.kind)[name]] * len(self)
+        return found.to_pylist() if isinstance(found, pa.Array) else found
 
     def _slice(self, part: slice) -> Self:
         if self._columns is None:
@@ -180,13 +187,20 @@ class Results(Columns[Outcome]):
     @property
     def value_bytes(self) -> int:
         """The size of all values."""
-        return sum(map(len, filter(None, self.columns.get("value", ()))))
+        values = self.columns.get("value", ())
+        if isinstance(values, pa.Array):
+            return pc.sum(pc.binary_length(values)).as_py() or 0
+        return sum(map(len, filter(None, values)))
 
     @property
-    def absent_count(self) -> int:
-        """The number of absent records."""
-        cells = self.columns["value"]
-        return cells.count(None) - sum(cells[at] is None for at in self.failed)
+    def absent(self) -> list[int]:
+        """The positions of absent records."""
+        values = self.columns["value"]
+        if isinstance(values, pa.Array):
+            found = pc.indices_nonzero(values.is_null()).to_pylist() if values.null_count else []
+        else:
+            found = [at for at, value in enumerate(values) if value is None] if None in values else []
+        return [at for at in found if at not in self.failed] if self.failed else found
 
     def with_errors(self, errors: Mapping[int, TableError]) -> "Results":
         """Return the outcomes with errors inserted, by their positions in the result."""
@@ -241,6 +255,23 @@ def _others(kind: Any, names: tuple[str, ...]) -> tuple[Callable[[Any], Any], An
 def shared(column: Sequence[Cell]) -> Sequence[Cell]:
     """Return a column, or only its first cell if all are equal."""
     return column[:1] if column.count(column[0]) == len(column) else column
+
+
+ARROW_RECORDS_MIN = 32
+"""Fewer records are read one by one: making columns of Arrow takes as long."""
+
+
+def etag_column(digits: str, values: pa.Array) -> pa.Array:
+    """Return a column of etags of the same length, given one after another. It has nulls where a new array has them."""
+    each = pa.binary(len(digits) // len(values))
+    fixed = pa.Array.from_buffers(each, len(values), [values.buffers()[0], pa.py_buffer(digits.encode())])
+    return fixed.cast(pa.utf8())
+
+
+def joined_cells(column: pa.Array) -> memoryview:
+    """Return the cells of a new column of bytes, one after another."""
+    _, ends, text = column.buffers()
+    return memoryview(text or b"")[: memoryview(ends).cast("i")[len(column)]]
 
 
 def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -> dict[str, Sequence[Any]]:
@@ -311,7 +342,7 @@ async def _gathered(positions: Collection[Sequence[int]], parts: Sequence[Applyi
     return outcomes
 
 
-def joined_outcomes(parts: Sequence[Sequence[Outcome]]) -> Sequence[Outcome]:
+def joined_outcomes(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
     """Return the outcomes of successive parts of a batch, in columns if all parts have them."""
     if len(parts) == 1:
         return parts[0]
@@ -341,7 +372,13 @@ def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
     """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
     names = set().union(*(part.columns for part in parts))
     joined = [name for name in _members(parts[0].kind) if name in names]
-    return {name: list(chain.from_iterable(part.cells(name) for part in parts)) for name in joined}
+    columns: dict[str, Sequence[Any]] = {}
+    for name in joined:
+        if all(isinstance(part.columns.get(name), pa.Array) for part in parts):
+            columns[name] = pa.concat_arrays([part.columns[name] for part in parts])
+        else:
+            columns[name] = list(chain.from_iterable(part.cells(name) for part in parts))
+    return columns
 
 
 # The kinds and successes of a call. `Table` divides batches, so that a call only reads or only writes.

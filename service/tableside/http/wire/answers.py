@@ -62,9 +62,15 @@ def rfc3339(expires_ms: int) -> str:
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat()[:19]}.{milliseconds:03}Z"
 
 
+def to_array(cells: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Return a column as an array of Arrow."""
+    return cells if isinstance(cells, pa.Array) else pa.array(cells, kind)
+
+
 def expiry_column(expires_ms: Sequence[int]) -> pa.Array:
     """Return a column of RFC 3339 times, null for 0."""
-    times = pa.array([time or None for time in expires_ms], pa.timestamp("ms")).cast(pa.utf8())
+    times = to_array(expires_ms, pa.int64())
+    times = pc.if_else(pc.equal(times, 0), None, times).cast(pa.timestamp("ms")).cast(pa.utf8())
     return pc.binary_join_element_wise(pc.utf8_replace_slice(times, 10, 11, "T"), "Z", "")
 
 
@@ -128,6 +134,8 @@ _OPTIONS = pa.ipc.IpcWriteOptions()  # Without options, PyArrow reads environmen
 
 def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
     """Return a column of values. PyArrow would grow a large one in steps to twice its size, and copy it at once."""
+    if isinstance(values, pa.Array):
+        return values
     size_bytes = sum(map(len, filter(None, values)))
     if size_bytes <= JOINED_BYTES_MAX:
         return pa.array(values, pa.binary())

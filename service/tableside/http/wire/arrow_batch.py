@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 import pyarrow as pa
+import pyarrow.compute as pc
 from fastapi import Query
 from pydantic import PlainValidator, WithJsonSchema
 
@@ -20,7 +21,7 @@ from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.operations import WRITER_CHARACTERS_MAX, Outcome, PartitionOutcome, Record, Written
 from ...core.values import NotJson
 from . import operation_members
-from .answers import RECORD_NOT_FOUND, Encoded, binary_column, encode_stream, expiry_column, status
+from .answers import RECORD_NOT_FOUND, Encoded, binary_column, encode_stream, expiry_column, status, to_array
 from .arrow_stream import check_combination, size_bytes
 from .members import KINDS
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
@@ -209,8 +210,8 @@ def _columns(outcomes: Sequence[Outcome], flags: Collection[str]) -> Pieces[dict
     for name in flags:
         columns[name] = _array(_column(outcomes, name, False), pa.bool_(), count, absent=False)
     if values is not None and (expires_ms := _column(outcomes, "expires_ms", 0)) is not None:
-        shown = [0 if value is None else time for value, time in zip(values, expires_ms, strict=True)]
-        if any(shown):
+        shown = pc.if_else(columns["value"].is_valid(), to_array(expires_ms, pa.int64()), 0)
+        if pc.any(pc.greater(shown, 0)).as_py():
             columns["expires_at"] = expiry_column(shown)
     return columns
 
@@ -219,11 +220,13 @@ def _column(outcomes: Sequence[Outcome], name: str, absent: object) -> Sequence[
     """Return the values of a field, in which that of an error is `absent`. None means that all are."""
     if not isinstance(outcomes, Results):
         return [getattr(outcome, name, absent) for outcome in outcomes]
-    return _replaced(outcomes.cells(name), dict.fromkeys(outcomes.failed, absent)) if name in outcomes.columns else None
+    if outcomes.failed and name in outcomes.columns:
+        return _replaced(outcomes.cells(name), dict.fromkeys(outcomes.failed, absent))
+    return outcomes.columns.get(name)
 
 
 def _array(cells: Sequence[Any] | None, kind: pa.DataType, count: int, *, absent: object = None) -> pa.Array:
-    return _repeated(absent, kind, count) if cells is None else pa.array(cells, kind)
+    return _repeated(absent, kind, count) if cells is None else to_array(cells, kind)
 
 
 @lru_cache(maxsize=64)
@@ -256,10 +259,9 @@ def _errors(outcomes: Sequence[Outcome]) -> Mapping[int, TableError]:
     if not isinstance(outcomes, Results):
         errors = [RECORD_NOT_FOUND if outcome is None else outcome for outcome in outcomes]
         return {at: error for at, error in enumerate(errors) if isinstance(error, TableError)}
-    if outcomes.kind is Written or not outcomes.absent_count:
+    if outcomes.kind is Written:
         return outcomes.failed
-    absent = {at: RECORD_NOT_FOUND for at, value in enumerate(outcomes.cells("value")) if value is None}
-    return {**absent, **outcomes.failed}
+    return {**dict.fromkeys(outcomes.absent, RECORD_NOT_FOUND), **outcomes.failed}
 
 
 def _partitions(lists: Sequence[Sequence[PartitionOutcome] | None], flags: Collection[str]) -> Pieces[pa.Array]:

@@ -22,9 +22,12 @@ from functools import partial
 from typing import Any, cast
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 from xxhash import xxh3_128_hexdigest
 
 from ...core import (
+    ARROW_RECORDS_MIN,
     NO_MEMORY,
     Batch,
     BoundedReads,
@@ -38,6 +41,7 @@ from ...core import (
     TableError,
     Token,
     encode_foreign,
+    etag_column,
     shared,
 )
 from .connection import EXPIRY_UNKNOWN
@@ -56,7 +60,6 @@ _MARKER = b"\r\t\r\t"
 _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
-_BRACE = ord("{")
 _STRINGS = {bytes, type(None)}
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
@@ -81,24 +84,32 @@ def value_of(raw: bytes) -> bytes:
 
 def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: Mapping[int, TableError]) -> Results:
     """Return the outcomes of Gets. `expiries_ms` is empty if no record expires. Those in `failed` have no value."""
-    present: Sequence[Any] = [raw for raw in raws if raw is not None] if None in raws else raws
-    # One slice object for all records: `raw[a:b]` makes one for each.
-    value, value_end = slice(-_SUFFIX_LENGTH), slice(-_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)
-    errors, values = dict(failed), []
-    if {raw[value_end] for raw in present} <= {_VALUE_END} and {raw[0] for raw in present} <= {_BRACE}:
-        values = [None if raw is None else raw[value] for raw in raws]
-    else:
-        for at, raw in enumerate(raws):
-            try:
-                values.append(None if raw is None else _value(raw))
-            except RecordUnreadable as error:
-                values.append(None)
-                errors[at] = error
-    etags = [*map(etag_of, present)] if present is raws else [None if raw is None else etag_of(raw) for raw in raws]
-    columns: dict[str, Sequence[Any]] = {"value": values, "etag": etags}
-    if any(expiries_ms):
-        columns["expires_ms"] = expiries_ms
-    return Results(Record, columns, errors)
+    columns = _read_together(raws) if len(raws) >= ARROW_RECORDS_MIN else None
+    if columns is None:
+        found = [failed.get(at) or _read(raw) for at, raw in enumerate(raws)]
+        results = Results.of(found)
+        assert results is not None  # They are all records, absent or errors.
+        columns, failed = {"value": results.cells("value"), "etag": results.cells("etag")}, results.failed
+    return Results(Record, columns | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}), failed)
+
+
+def _read_together(raws: Sequence[bytes | None]) -> dict[str, Any] | None:
+    """Return the values and etags of many records, or None if another tool has written one."""
+    records = pa.array(raws, pa.binary())
+    starts = pc.binary_slice(records, 0, 1).unique().to_pylist()
+    ends = pc.binary_slice(records, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH).unique().to_pylist()
+    if not ({*starts} <= {None, b"{"} and {*ends} <= {None, _VALUE_END}):
+        return None
+    hashed: Sequence[Any] = [raw or b"" for raw in raws] if None in raws else raws
+    etags = etag_column("".join(map(etag_of, hashed)), records)
+    return {"value": pc.binary_slice(records, 0, -_SUFFIX_LENGTH), "etag": etags}
+
+
+def _read(raw: bytes | None) -> Record | RecordUnreadable | None:
+    try:
+        return None if raw is None else Record(_value(raw), etag_of(raw))
+    except RecordUnreadable as error:
+        return error.with_traceback(None)
 
 
 def stored(raw: bytes | None, expires_ms: int, side: bytes | None) -> Stored | RecordUnreadable | None:

@@ -12,10 +12,16 @@ Bytes that begin with `{` are a record that another tool wrote. The etag of such
 """
 
 import hashlib
+import sys
+from array import array
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
 from ...core import (
+    ARROW_RECORDS_MIN,
     NO_MEMORY,
     Batch,
     Memory,
@@ -25,6 +31,8 @@ from ...core import (
     Stored,
     TableError,
     encode_foreign,
+    etag_column,
+    joined_cells,
     live_record,
 )
 
@@ -32,11 +40,13 @@ FORMAT_VERSION = 1
 _EXPIRES, _WRITERS, _NO_VALUE, _ORDERS = 1, 2, 4, 8
 _FLAGS = _EXPIRES | _WRITERS | _NO_VALUE | _ORDERS
 _VERSION_END, _EXPIRY_END = 10, 18
-_VERSION, _VALUE = slice(2, _VERSION_END), slice(_VERSION_END, None)
 _PLAIN = bytes([FORMAT_VERSION, 0])
 """The first bytes of a record with a value, and without expiry and writers."""
 _EXPIRING = bytes([FORMAT_VERSION, _EXPIRES])
 _ORDER_OF_ALL = b'{"":'
+
+_END = 2**31 - 1
+"""No record is so long. Arrow requires an end."""
 
 _UNKNOWN_FORMAT = "another tool or a later version wrote the record, and it is not a JSON object"
 
@@ -128,28 +138,43 @@ def unpack(raw: bytes) -> Stored | RecordUnreadable:
 
 
 def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
-    """Return the outcomes of Gets. Records that remember nothing are read together."""
-    present = [raw for raw in raws if raw is not None]
-    heads = {raw[:2] for raw in present}
-    header_bytes = _EXPIRY_END if _EXPIRING in heads else _VERSION_END
-    if not heads <= {_PLAIN, _EXPIRING} or min(map(len, present), default=header_bytes) < header_bytes:
+    """Return the outcomes of Gets. Many records that remember nothing are read together."""
+    results = _read_together(raws, now_ms) if len(raws) >= ARROW_RECORDS_MIN else None
+    if results is None:
         results = Results.of([read(raw, now_ms) for raw in raws])
         assert results is not None  # They are all records, absent or errors.
-        return results
-    if _EXPIRING not in heads:
-        values = [raw and raw[_VALUE] for raw in raws]
-        return Results(Record, {"value": values, "etag": [raw and raw[_VERSION].hex() for raw in raws]})
-    expiries_ms = [int.from_bytes(raw[10:18], "big") if raw is not None and raw[1] else 0 for raw in raws]
-    live = [
-        raw if not expires_ms or expires_ms > now_ms else None
-        for raw, expires_ms in zip(raws, expiries_ms, strict=True)
-    ]
-    columns: dict[str, Sequence[Any]] = {
-        "value": [None if raw is None else raw[_EXPIRY_END if raw[1] else _VERSION_END :] for raw in live],
-        "etag": [raw and raw[_VERSION].hex() for raw in live],
-        "expires_ms": expiries_ms,
-    }
-    return Results(Record, columns)
+    return results
+
+
+def _read_together(raws: Sequence[bytes | None], now_ms: int) -> Results | None:
+    """Return the outcomes of Gets in columns, or None if a record remembers writes or has another format."""
+    records = pa.array(raws, pa.binary())
+    heads = {*pc.binary_slice(records, 0, 2).unique().to_pylist()} - {None}
+    if not heads <= {_PLAIN, _EXPIRING}:
+        return None
+    if len(heads) == 2:
+        none = bytes(_EXPIRY_END - _VERSION_END)
+        raws = [raw if raw is None or raw[1] else raw[:_VERSION_END] + none + raw[_VERSION_END:] for raw in raws]
+        records = pa.array(raws, pa.binary())
+    start = _EXPIRY_END if _EXPIRING in heads else _VERSION_END
+    headers = pc.binary_slice(records, 2, start)
+    if headers.null_count:
+        headers = headers.fill_null(bytes(start - 2))
+    texts = joined_cells(headers)
+    if len(texts) < (start - 2) * len(records):
+        return None  # One was cut off.
+    numbers = array("Q", texts.tobytes())
+    columns: dict[str, Any] = {}
+    if _EXPIRING in heads:
+        numbers, expiries = numbers[::2], numbers[1::2]
+        if sys.byteorder == "little":
+            expiries.byteswap()
+        expires_ms = pa.Array.from_buffers(pa.int64(), len(records), [None, pa.py_buffer(expiries)])
+        has_expired = pc.and_(pc.greater(expires_ms, 0), pc.less_equal(expires_ms, now_ms))
+        records = pc.if_else(has_expired, None, records)
+        columns["expires_ms"] = expires_ms
+    values = pc.binary_slice(records, start, _END)
+    return Results(Record, {"value": values, "etag": etag_column(numbers.tobytes().hex(), records), **columns})
 
 
 def read(raw: bytes | None, now_ms: int) -> Record | TableError | None:

@@ -24,8 +24,6 @@ from ...core import (
     Outcome,
     Page,
     Range,
-    Record,
-    Results,
     Scan,
     StoreUnavailable,
     TableError,
@@ -76,15 +74,15 @@ class RocksdbStore:
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
         """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         try:
-            names = self.spec.key.encode_all(gets.keys, self._prefix)
-            inline = len(names) <= INLINE_KEYS_MAX
+            count, encode = len(gets), self.spec.key.encode
+            inline = count <= INLINE_KEYS_MAX
             while inline and self._inline_turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of reads
                 await asyncio.sleep(0)
-            if len(names) == 1:
-                [raw] = self._database.get(names)
+            if count == 1:
+                [raw] = self._database.get([self._prefix + encode(gets[0].key)])
                 self._note_inline(len(raw or b""))
                 return [read(raw, self._database.now_ms())]
-            reads = _Reads(self._database, names)
+            reads = _Reads(self._database, self.spec.key.encode_all(gets.keys, self._prefix))
             if inline:
                 reads.read(INLINE_BYTES_MAX)
                 self._note_inline(reads.size_bytes)
@@ -177,28 +175,25 @@ class _Reads:
     def __init__(self, database: Database, names: Sequence[bytes]) -> None:
         self._database, self._names = database, names
         self._now_ms = database.now_ms()
-        self._results: list[Results] = []
-        self._count = self.size_bytes = 0
+        self._raws: list[bytes | None] = []
+        self.size_bytes = 0
 
     @property
     def complete(self) -> bool:
         """Whether all records were read, or as many as fit."""
-        return self._count == len(self._names) or self.size_bytes > READ_BYTES_MAX
+        return len(self._raws) == len(self._names) or self.size_bytes > READ_BYTES_MAX
 
-    def results(self) -> Results:
+    def results(self) -> Sequence[Outcome]:
         """Return the outcomes."""
-        if rest := len(self._names) - self._count:
-            nothing = {"value": [None] * rest, "etag": [None] * rest}
-            self._results.append(Results(Record, nothing, dict.fromkeys(range(rest), NOT_READ)))
-        return Results.joined(self._results)
+        results = read_all(self._raws, self._now_ms)
+        rest = len(self._names) - len(self._raws)
+        return [*results, *[NOT_READ] * rest] if rest else results
 
     def read(self, bytes_max: int) -> None:
         """Read the next records, until the values of all turns exceed `bytes_max`."""
-        stop = min(len(self._names), self._count + RECORDS_PER_TURN_MAX)
-        while self._count < stop and self.size_bytes <= bytes_max:
-            count = self._database.keys_per_read(bytes_max - self.size_bytes, self._count, self.size_bytes)
-            raws = self._database.get([*self._names[self._count : min(self._count + count, stop)]])
+        stop = min(len(self._names), len(self._raws) + RECORDS_PER_TURN_MAX)
+        while (count := len(self._raws)) < stop and self.size_bytes <= bytes_max:
+            end = count + self._database.keys_per_read(bytes_max - self.size_bytes, count, self.size_bytes)
+            raws = self._database.get([*self._names[count : min(end, stop)]])
             self.size_bytes += sum(map(len, filter(None, raws)))
-            self._count += len(raws)
-            self._results.append(read_all(raws, self._now_ms))
-            del raws  # They may be large, and the driver is about to copy the next.
+            self._raws += raws
