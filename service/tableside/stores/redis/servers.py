@@ -20,6 +20,7 @@ from ...core import (
     TableError,
     exponential_backoff_s,
     gather_bounded,
+    joined_outcomes,
 )
 from .connection import Node, Reply, RunOptions
 from .errors import from_unexpected_reply
@@ -325,10 +326,11 @@ Servers: TypeAlias = SingleServer | Cluster
 
 
 def in_order(groups: Sequence[KeyGroup], parts: Sequence[Sequence[Result]]) -> Sequence[Result]:
-    """Return the results of names from those of their groups."""
-    if len(parts) == 1:
-        return parts[0]
-    by_position = dict(zip(chain.from_iterable(positions for positions, _ in groups), chain(*parts), strict=True))
+    """Return the results of names from those of their groups. They stay in columns on a single server."""
+    positions = [*chain.from_iterable(positions for positions, _ in groups)]
+    if positions == [*range(len(positions))]:
+        return joined_outcomes(parts)
+    by_position = dict(zip(positions, chain(*parts), strict=True))
     return [by_position[position] for position in range(len(by_position))]
 
 
