@@ -29,7 +29,7 @@ OTHERS = [{"op": "get", "key": "other"}, {"op": "delete", "key": "other"}]
 """Operations of two kinds. A batch with them is decoded one by one."""
 
 RECORD = {"n": 1, "l": [1], "s": "x"}
-"""The record with the key `c`, which exists before each batch."""
+"""The record with the keys `c` and `ü`, which exists before each batch. The one of `ü` expires."""
 
 VALUES: list[Any] = [RECORD, {}, {"n": 1.0}, {"n": 0.5, "m": {"a": None}}, {"n": 1e17, "s": "ü"}, {"tailnum": "c"}]
 INVALID_VALUES: list[Any] = [{"_ts": 1}, {"": 1}, [], 7, "text", {"n": 2**63}, {"s": "\0"}, {"tailnum": "other"}]
@@ -70,7 +70,7 @@ def random_batch(chance: random.Random) -> list[dict[str, Any]]:
     if chance.random() < 0.1:
         names.add(chance.choice([*CELLS]))
     rows = []
-    for _ in range(chance.randrange(1, 12)):
+    for _ in range(chance.randrange(1, 12) * chance.choice([1, 1, 4])):
         given = {name for name in sorted(names) if name == "key" or chance.random() < 0.9}
         rows.append({"op": op} | {name: chance.choice(CELLS[name][chance.random() < 0.1]) for name in sorted(given)})
     return rows
@@ -97,12 +97,13 @@ def test_random_batches_have_the_same_outcomes_in_json_and_in_arrow(api: ApiClie
 
 
 def prepared(api: ApiClient, table: str = "") -> str:
-    """Return a table that has only the record `c`: this one, or a new one."""
+    """Return a table that has only the records `c` and `ü`: this one, or a new one."""
     if table:
         keys = ["other", *CELLS["key"][0]]
         api.batch(table, *({"op": "delete", "key": key, "forget": True} for key in keys))
     used = table or fresh("same")
-    api.put(used, "c", RECORD)
+    records = [{"op": "put", "key": "c", "value": RECORD}, {"op": "put", "key": "ü", "value": RECORD, "ttl_s": 1000}]
+    api.batch(used, *records)
     return used
 
 

@@ -5,19 +5,32 @@ The body is first divided into the texts of its operations, without making objec
 
 import re
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 from typing import Any
 
 import msgspec
 import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from ...core import NO_DEADLINE, Budget, InvalidOperation, MalformedRequest, TableError, TableSpec, TooLarge, values
-from ...core.batch import Results
+from ...core.batch import ARROW_RECORDS_MIN, Results, joined_cells
 from ...core.budget import value_bytes
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, chunks_of
 from ...core.operations import Outcome, PartitionOutcome, Record, Written
 from ...core.values import NotJson, not_json
 from . import operation_members
-from .answers import PART_BYTES_MIN, RECORD_NOT_FOUND, Encoded, expiry_members, join_short, joined, rfc3339, status
+from .answers import (
+    PART_BYTES_MIN,
+    RECORD_NOT_FOUND,
+    Encoded,
+    expiry_column,
+    join_short,
+    joined,
+    rfc3339,
+    status,
+    to_array,
+)
 from .members import given_by
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
 from .problems import problem
@@ -59,10 +72,18 @@ def _decode_rows(columns: OperationColumns, documents: list[Any]) -> DecodedBatc
         names = {"key"}.union(*rows) - {"op"}
         others = names - columns.known(op)
         doubtful = [at for at, row in enumerate(rows) if not others.isdisjoint(row)] if others else ()
-        cells = {name: [row.get(name) for row in rows] for name in names - others}
+        cells = {name: _cells(rows, name) for name in names - others}
         return columns.decode(op, cells, rows.__getitem__, doubtful)
 
-    return decode_by_kind([document.get("op") for document in documents], errors, decode_kind)
+    return decode_by_kind(_cells(documents, "op"), errors, decode_kind)
+
+
+def _cells(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
+    """Return a member of each row, None where it is absent."""
+    try:
+        return list(map(itemgetter(name), rows))
+    except KeyError:
+        return [row.get(name) for row in rows]
 
 
 def _parse_each(spec: TableSpec, body: bytes, raws: Sequence[memoryview | msgspec.Raw], start: int) -> list[Any]:
@@ -104,28 +125,36 @@ def encode(outcomes: Sequence[Outcome]) -> Pieces[Encoded]:
     return joined([b'{"results":[', *(part for piece in reversed(pieces) for part in piece), b"]}"])
 
 
-def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes]:
+def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes | memoryview]:
     """Return the pieces of some answers, which follow a separator."""
-    if not isinstance(outcomes, Results) or not outcomes.has_only(*_PLAIN[outcomes.kind]):
-        parts = list[bytes]()
-        for outcome in outcomes:
-            parts += (separator, b"{", *_members(outcome), b"}")
-            separator = b","
-        return parts
-    etags = outcomes.cells("etag")
+    is_plain = isinstance(outcomes, Results) and outcomes.has_only(*_PLAIN[outcomes.kind])
+    if isinstance(outcomes, Results) and is_plain and len(outcomes) >= ARROW_RECORDS_MIN:
+        return [separator, _answers_together(outcomes)]
+    parts = list[bytes | memoryview]()
+    for outcome in outcomes:
+        parts += (separator, b"{", *_members(outcome), b"}")
+        separator = b","
+    return parts
+
+
+def _answers_together(outcomes: Results) -> memoryview:
+    """Return the answers without members of their own, with commas between them."""
+    columns = outcomes.columns
+    etags = to_array(columns["etag"], pa.utf8()).cast(pa.binary())
     if outcomes.kind is Written:
-        answers = [b'{"status":204,"etag":"%b"}' % etag.encode() if etag else b'{"status":204}' for etag in etags]
+        members: list[Any] = [b',{"status":204,"etag":"', etags, b'"']
     else:
-        expiries = expiry_members(outcomes.cells("expires_ms"))
-        answers = [
-            b'{"status":200,"value":%b,"etag":"%b"%b}' % (value, etag.encode(), expiry)
-            if value and etag
-            else _NOT_FOUND
-            for value, etag, expiry in zip(outcomes.cells("value"), etags, expiries, strict=True)
-        ]
-    for at, error in outcomes.failed.items():
-        answers[at] = b"{%b}" % b"".join(_members(error))
-    return [separator, b",".join(answers)]
+        members = [b',{"status":200,"value":', to_array(columns["value"], pa.binary()), b',"etag":"', etags, b'"']
+        if "expires_ms" in columns:
+            times = expiry_column(columns["expires_ms"]).cast(pa.binary())
+            members.append(pc.binary_join_element_wise(b',"expires_at":"', times, b'"', b"").fill_null(b""))
+    without_etag = b',{"status":204}' if outcomes.kind is Written else b"," + _NOT_FOUND
+    answers = pc.binary_join_element_wise(*members, b"}", b"").fill_null(without_etag)
+    if outcomes.failed:
+        errors = [b",{%b}" % b"".join(_members(error)) for _, error in sorted(outcomes.failed.items())]
+        mask = pa.array([at in outcomes.failed for at in range(len(outcomes))])
+        answers = pc.replace_with_mask(answers, mask, pa.array(errors, pa.binary()))
+    return joined_cells(answers)[1:]
 
 
 _PLAIN = {Record: ("value", "etag", "expires_ms"), Written: ("etag", "expires_ms")}
