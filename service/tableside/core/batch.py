@@ -257,7 +257,7 @@ def shared(column: Sequence[Cell]) -> Sequence[Cell]:
     return column[:1] if column.count(column[0]) == len(column) else column
 
 
-ARROW_RECORDS_MIN = 32
+ARROW_RECORDS_MIN = 100
 """Fewer records are read one by one: making columns of Arrow takes as long."""
 
 

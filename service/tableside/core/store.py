@@ -196,10 +196,13 @@ class PageBuilder:
         self.bytes_left -= len(outcome.value) + key_bytes(key)
         self.complete = self.bytes_left < 0 or self.room <= 0
 
-    def add_all(self, keys: Sequence[Key], results: Results) -> bool:
+    def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
         """Add the records of these keys and return True. Add none if one is absent or an error, or if not all fit."""
+        results = Results.of(outcomes)
+        if results is None or results.failed or len(keys) > self.room:
+            return False
         values = results.cells("value")
-        if results.failed or None in values or len(keys) > self.room:
+        if None in values:
             return False
         left_bytes = self.bytes_left - results.value_bytes - key_bytes(keys)
         if left_bytes < 0:

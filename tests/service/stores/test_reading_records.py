@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from hypothesis import given, strategies as st
 
-from tableside.core.batch import ARROW_RECORDS_MIN, Results
+from tableside.core.batch import ARROW_RECORDS_MIN
 from tableside.core.errors import RecordUnreadable, TableError
 from tableside.core.operations import Outcome
 from tableside.core.transitions import Memory, Stored
@@ -44,7 +44,7 @@ RAWS: dict[str, st.SearchStrategy[bytes]] = {
     "redis": STORED.map(lambda stored: redis_records.pack_all([stored.value or b""])[0]),
     "rocksdb": STORED.map(rocksdb_records.pack),
 }
-READ_ALL: dict[str, Callable[[Sequence[bytes | None]], Results]] = {
+READ_ALL: dict[str, Callable[[Sequence[bytes | None]], Sequence[Outcome]]] = {
     "redis": lambda raws: redis_records.read_all(raws, (), {}),
     "rocksdb": lambda raws: rocksdb_records.read_all(raws, NOW_MS),
 }

@@ -19,6 +19,7 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import repeat
 from typing import Any, cast
 
 import msgspec
@@ -82,14 +83,14 @@ def value_of(raw: bytes) -> bytes:
     return raw[:-_SUFFIX_LENGTH]
 
 
-def read_all(raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: Mapping[int, TableError]) -> Results:
+def read_all(
+    raws: Sequence[bytes | None], expiries_ms: Sequence[int], failed: Mapping[int, TableError]
+) -> Sequence[Outcome]:
     """Return the outcomes of Gets. `expiries_ms` is empty if no record expires. Those in `failed` have no value."""
     columns = _read_together(raws) if len(raws) >= ARROW_RECORDS_MIN else None
     if columns is None:
-        found = [failed.get(at) or _read(raw) for at, raw in enumerate(raws)]
-        results = Results.of(found)
-        assert results is not None  # They are all records, absent or errors.
-        columns, failed = {"value": results.cells("value"), "etag": results.cells("etag")}, results.failed
+        each = zip(raws, expiries_ms or repeat(0), strict=False)
+        return [failed.get(at) or _read(raw, expires_ms) for at, (raw, expires_ms) in enumerate(each)]
     return Results(Record, columns | ({"expires_ms": expiries_ms} if any(expiries_ms) else {}), failed)
 
 
@@ -105,9 +106,9 @@ def _read_together(raws: Sequence[bytes | None]) -> dict[str, Any] | None:
     return {"value": pc.binary_slice(records, 0, -_SUFFIX_LENGTH), "etag": etags}
 
 
-def _read(raw: bytes | None) -> Record | RecordUnreadable | None:
+def _read(raw: bytes | None, expires_ms: int) -> Record | RecordUnreadable | None:
     try:
-        return None if raw is None else Record(_value(raw), etag_of(raw))
+        return None if raw is None else Record(_value(raw), etag_of(raw), expires_ms)
     except RecordUnreadable as error:
         return error.with_traceback(None)
 
@@ -298,5 +299,7 @@ class RecordReader:
         return in_order(groups, parts)
 
 
-def _outcomes(raws: list[bytes | None], sides: object, expiries: list[int], wrong_types: frozenset[int]) -> Results:
+def _outcomes(
+    raws: list[bytes | None], sides: object, expiries: list[int], wrong_types: frozenset[int]
+) -> Sequence[Outcome]:
     return read_all(raws, expiries, {at: wrong_type() for at in wrong_types})

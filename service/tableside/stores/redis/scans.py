@@ -32,7 +32,6 @@ from ...core import (
     Page,
     PageBuilder,
     Part,
-    Results,
     Scan,
     StoreUnavailable,
     TableError,
@@ -184,7 +183,7 @@ async def fill(
             count = 1 + left_bytes * page.count // max(1, scan.bytes_max - page.bytes_left)
         batch = candidates[taken : taken + count]
         outcomes = await reads.get([name for name, _ in batch], math.inf)
-        if isinstance(outcomes, Results) and page.add_all([key for _, key in batch], outcomes):
+        if page.add_all([key for _, key in batch], outcomes):
             taken += len(batch)
             continue
         for (name, key), outcome in zip(batch, outcomes, strict=True):

@@ -25,6 +25,7 @@ from ...core import (
     NO_MEMORY,
     Batch,
     Memory,
+    Outcome,
     Record,
     RecordUnreadable,
     Results,
@@ -137,13 +138,10 @@ def unpack(raw: bytes) -> Stored | RecordUnreadable:
         return RecordUnreadable(_UNKNOWN_FORMAT)
 
 
-def read_all(raws: Sequence[bytes | None], now_ms: int) -> Results:
+def read_all(raws: Sequence[bytes | None], now_ms: int) -> Sequence[Outcome]:
     """Return the outcomes of Gets. Many records that remember nothing are read together."""
     results = _read_together(raws, now_ms) if len(raws) >= ARROW_RECORDS_MIN else None
-    if results is None:
-        results = Results.of([read(raw, now_ms) for raw in raws])
-        assert results is not None  # They are all records, absent or errors.
-    return results
+    return [read(raw, now_ms) for raw in raws] if results is None else results
 
 
 def _read_together(raws: Sequence[bytes | None], now_ms: int) -> Results | None:
