@@ -164,13 +164,20 @@ class Results(Columns[Outcome]):
         """Return outcomes in columns, or None if they have different kinds, or are those of partitions."""
         if isinstance(outcomes, Results):
             return outcomes
-        failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
-        kinds = {type(outcome) for outcome in outcomes} - {type(error) for error in failed.values()}
+        kinds, failed = set(map(type, outcomes)), dict[int, TableError]()
+        if not kinds <= {Record, Written, type(None)}:
+            failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
+            kinds -= {type(error) for error in failed.values()}
         kind: Any = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
-        if kind is None or any(getattr(outcome, "partitions", None) is not None for outcome in outcomes):
+        has_partitions = (failed or kind is Written) and any(
+            getattr(one, "partitions", None) is not None for one in outcomes
+        )
+        if kind is None or has_partitions:
             return None
-        absent = kind(*[None for default in _members(kind).values() if default is msgspec.NODEFAULT])
-        items = [outcome if type(outcome) is kind else absent for outcome in outcomes]
+        items = outcomes
+        if failed or kinds != {kind}:
+            absent = kind(*[None for default in _members(kind).values() if default is msgspec.NODEFAULT])
+            items = [outcome if type(outcome) is kind else absent for outcome in outcomes]
         return cls(kind, _divided(kind, items), failed)
 
     @classmethod
