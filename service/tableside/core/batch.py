@@ -3,7 +3,7 @@
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
 treats all others as a sequence of operations. So a new member is never ignored.
 
-A column is a list. Stores that read many records in one format return Arrow arrays, which take a fifth of the time.
+A column is a list, or an Arrow array if a store has read many records of one format: an array is made in less time.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -169,16 +169,13 @@ class Results(Columns[Outcome]):
             failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
             kinds -= {type(error) for error in failed.values()}
         kind: Any = Written if kinds == {Written} else Record if kinds <= {Record, type(None)} else None
-        has_partitions = (failed or kind is Written) and any(
-            getattr(one, "partitions", None) is not None for one in outcomes
-        )
-        if kind is None or has_partitions:
+        others = outcomes if failed or kind is Written else ()  # Records have no partitions.
+        if kind is None or any(getattr(one, "partitions", None) is not None for one in others):
             return None
-        items = outcomes
         if failed or kinds != {kind}:
             absent = kind(*[None for default in _members(kind).values() if default is msgspec.NODEFAULT])
-            items = [outcome if type(outcome) is kind else absent for outcome in outcomes]
-        return cls(kind, _divided(kind, items), failed)
+            outcomes = [outcome if type(outcome) is kind else absent for outcome in outcomes]
+        return cls(kind, _divided(kind, outcomes), failed)
 
     @classmethod
     def joined(cls, results: Sequence["Results"]) -> "Results":
@@ -265,18 +262,18 @@ def shared(column: Sequence[Cell]) -> Sequence[Cell]:
 
 
 ARROW_RECORDS_MIN = 100
-"""Fewer records are read one by one: making columns of Arrow takes as long."""
+"""Arrays are made of at least so many records. Fewer are handled one by one, which takes less time."""
 
 
-def etag_column(digits: str, values: pa.Array) -> pa.Array:
-    """Return a column of etags of the same length, given one after another. It has nulls where a new array has them."""
-    each = pa.binary(len(digits) // len(values))
-    fixed = pa.Array.from_buffers(each, len(values), [values.buffers()[0], pa.py_buffer(digits.encode())])
+def etag_column(digits: str, records: pa.Array) -> pa.Array:
+    """Return an array of the etags in `digits`, one of equal length per record, and null for a record that is null."""
+    each = pa.binary(len(digits) // len(records))
+    fixed = pa.Array.from_buffers(each, len(records), [records.buffers()[0], pa.py_buffer(digits.encode())])
     return fixed.cast(pa.utf8())
 
 
 def joined_cells(column: pa.Array) -> memoryview:
-    """Return the cells of a new column of bytes, one after another."""
+    """Return the cells of an array of bytes, one after another. The array must not be a slice of another one."""
     _, ends, text = column.buffers()
     return memoryview(text or b"")[: memoryview(ends).cast("i")[len(column)]]
 
@@ -290,30 +287,6 @@ def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -
         both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
         columns["value"] = [value if returning else None for value, returning in both][: len(etags)]
     return columns
-
-
-class KeyedRecords(Sequence[tuple[Key, Record]]):
-    """The records of a page, none of which is absent: their keys, and the records in columns."""
-
-    def __init__(self, keys: Sequence[Key], records: Results) -> None:
-        self.keys = keys
-        self.records = records
-
-    def __len__(self) -> int:
-        return len(self.keys)
-
-    def __getitem__(self, index: Any) -> Any:
-        return [*self][index]
-
-    def __iter__(self) -> Iterator[tuple[Key, Record]]:
-        both = zip(self.keys, self.records, strict=True)
-        return ((key, record) for key, record in both if isinstance(record, Record))
-
-    def __eq__(self, other: object) -> bool:
-        """Return whether the other is a sequence of equal items."""
-        return isinstance(other, Sequence) and [*self] == [*other]
-
-    __hash__ = None  # type: ignore[assignment]  # like a list
 
 
 def apply_by_kind(operations: Sequence[Operation], apply: Callable[[Batch], Applying]) -> Applying:

@@ -17,14 +17,14 @@ Operations are values, so one method, `apply`, executes all of them. Its contrac
 """
 
 import time
-from collections.abc import Callable, Sequence, Sized
+from collections.abc import Callable, Iterator, Sequence, Sized
 from copy import copy
 from typing import Any, Literal, Protocol, Self, TypeVar
 
 import msgspec
 from pydantic import BaseModel
 
-from .batch import KeyedRecords, Results
+from .batch import Results
 from .budget import NO_DEADLINE, Budget
 from .errors import TableError, TooLarge
 from .keys import KeySchema, Range
@@ -156,6 +156,30 @@ PAGE_SKIPPED_MAX = 10_000
 
 PAGE_SEARCH_S = 0.25
 """How long one page asks other processes for records before it ends early, with the records found so far."""
+
+
+class KeyedRecords(Sequence[tuple[Key, Record]]):
+    """The records of a page, none of which is absent: their keys, and the records in columns."""
+
+    def __init__(self, keys: Sequence[Key], records: Results) -> None:
+        self.keys = keys
+        self.records = records
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    def __getitem__(self, index: Any) -> Any:
+        return [*self][index]
+
+    def __iter__(self) -> Iterator[tuple[Key, Record]]:
+        both = zip(self.keys, self.records, strict=True)
+        return ((key, record) for key, record in both if isinstance(record, Record))
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether the other is a sequence of equal items."""
+        return isinstance(other, Sequence) and [*self] == [*other]
+
+    __hash__ = None  # type: ignore[assignment]  # like a list
 
 
 class PageBuilder:

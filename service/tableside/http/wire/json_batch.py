@@ -127,9 +127,9 @@ def encode(outcomes: Sequence[Outcome]) -> Pieces[Encoded]:
 
 def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes | memoryview]:
     """Return the pieces of some answers, which follow a separator."""
-    is_plain = isinstance(outcomes, Results) and outcomes.has_only(*_PLAIN[outcomes.kind])
-    if isinstance(outcomes, Results) and is_plain and len(outcomes) >= ARROW_RECORDS_MIN:
-        return [separator, _answers_together(outcomes)]
+    results = outcomes if isinstance(outcomes, Results) and len(outcomes) >= ARROW_RECORDS_MIN else None
+    if results is not None and results.has_only(*_PLAIN[results.kind]):
+        return [separator, _answers_together(results)]
     parts = list[bytes | memoryview]()
     for outcome in outcomes:
         parts += (separator, b"{", *_members(outcome), b"}")
@@ -138,7 +138,7 @@ def _answers(outcomes: Sequence[Outcome], separator: bytes) -> list[bytes | memo
 
 
 def _answers_together(outcomes: Results) -> memoryview:
-    """Return the answers without members of their own, with commas between them."""
+    """Return the answers to outcomes with only the fields of `_PLAIN`, with commas between them."""
     columns = outcomes.columns
     etags = to_array(columns["etag"], pa.utf8()).cast(pa.binary())
     if outcomes.kind is Written:

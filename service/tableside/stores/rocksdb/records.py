@@ -151,8 +151,8 @@ def _read_together(raws: Sequence[bytes | None], now_ms: int) -> Results | None:
     if not heads <= {_PLAIN, _EXPIRING}:
         return None
     if len(heads) == 2:
-        none = bytes(_EXPIRY_END - _VERSION_END)
-        raws = [raw if raw is None or raw[1] else raw[:_VERSION_END] + none + raw[_VERSION_END:] for raw in raws]
+        zero = bytes(_EXPIRY_END - _VERSION_END)  # the expiry of records without one
+        raws = [raw if raw is None or raw[1] else raw[:_VERSION_END] + zero + raw[_VERSION_END:] for raw in raws]
         records = pa.array(raws, pa.binary())
     start = _EXPIRY_END if _EXPIRING in heads else _VERSION_END
     headers = pc.binary_slice(records, 2, start)

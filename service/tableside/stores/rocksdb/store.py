@@ -74,12 +74,11 @@ class RocksdbStore:
     async def _get(self, gets: Batch) -> Sequence[Outcome]:
         """Return the outcomes of gets. After values of READ_BYTES_MAX together, the others are NOT_READ."""
         try:
-            count, encode = len(gets), self.spec.key.encode
-            inline = count <= INLINE_KEYS_MAX
+            inline = len(gets) <= INLINE_KEYS_MAX
             while inline and self._inline_turn_is_over:  # noqa: ASYNC110  # an event would not keep the order of reads
                 await asyncio.sleep(0)
-            if count == 1:
-                [raw] = self._database.get([self._prefix + encode(gets[0].key)])
+            if len(gets) == 1:
+                [raw] = self._database.get([self._prefix + self.spec.key.encode(gets[0].key)])
                 self._note_inline(len(raw or b""))
                 return [read(raw, self._database.now_ms())]
             reads = _Reads(self._database, self.spec.key.encode_all(gets.keys, self._prefix))
