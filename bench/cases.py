@@ -117,9 +117,9 @@ def batch(op: Op, keys: Sequence[str], table: str = records.TABLE, case: Case = 
 
 
 def puts(count: int, table: str = records.TABLE, case: Case = PLAIN, rows: int = 5000) -> list[Request]:
-    """Return requests that fill a table."""
-    keys = [records.key(index) for index in range(count)]
-    return [batch("put", keys[start : start + rows], table, case) for start in range(0, count, rows)]
+    """Return requests that fill a table. All of their rows are valid."""
+    keys, valid = [records.key(index) for index in range(count)], replace(case, bad_rows=False)
+    return [batch("put", keys[start : start + rows], table, valid) for start in range(0, count, rows)]
 
 
 def check(url: str, request: Request, rows: int, failures: int = 0) -> None:
