@@ -122,6 +122,7 @@ from .transitions import (
     Memory as Memory,
     Stored as Stored,
     Transition as Transition,
+    expiries_ms as expiries_ms,
     expiry_ms as expiry_ms,
     live_record as live_record,
     transition as transition,

@@ -69,7 +69,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     def remembered(self, now_ms: int, delete_memory_s: float) -> "Stored | None":
         """Return what counts at a time: the record, the tombstone of an expired one with orders, or None."""
-        if self.live(now_ms):
+        if not self.expires_ms or self.live(now_ms):
             return self
         if self.memory.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
             return Stored(None, self.etag, 0, self.memory)
@@ -142,6 +142,12 @@ def expiry_ms(ttl_s: float | None, now_ms: int) -> int:
         return 0
     expires_ms = now_ms + max(1, round(ttl_s * 1000)) if ttl_s * 1000 < EXPIRY_MS_MAX else EXPIRY_MS_MAX
     return expires_ms if expires_ms < EXPIRY_MS_MAX else 0
+
+
+def expiries_ms(ttls_s: Sequence[float | None], default_s: float | None, now_ms: int) -> list[int]:
+    """Return the expiry for each time to live. None stands for the default."""
+    expiries = {ttl_s: expiry_ms(default_s if ttl_s is None else ttl_s, now_ms) for ttl_s in set(ttls_s)}
+    return [expiries[ttl_s] for ttl_s in ttls_s]
 
 
 def with_etag(changed: Changed, etag: str) -> Changed:

@@ -37,7 +37,7 @@ from ..core import (
     Yielder,
     apply_by_kind,
     even_splits,
-    expiry_ms,
+    expiries_ms,
     joined_outcomes,
     live_record,
     now_ms,
@@ -184,17 +184,16 @@ class MemoryStore:
 
     def _put_all(self, puts: Batch, now: int) -> Results:
         """Put values without conditions, which the record does not remember: each is written, and the memory stays."""
-        records, etags, expiries_ms = self._records, list[str](), list[int]()
-        ttls_s = puts.columns.get("ttl_s") or [None] * len(puts)
-        keys = self.spec.key.encode_all(puts.keys, b"")
-        for key, value, ttl_s in zip(keys, puts.columns["value"], ttls_s, strict=True):
+        records, memory_s = self._records, self.spec.delete_memory_s
+        keys, values = self.spec.key.encode_all(puts.keys, b""), puts.cells("value")
+        etags = [f"{number:x}" for number in itertools.islice(self._etags, len(puts))]
+        expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
+        for key, value, etag, expires_ms in zip(keys, values, etags, expiries, strict=True):
             stored: Stored | None = records.get(key)
-            present = stored and stored.remembered(now, self.spec.delete_memory_s)
-            etags.append(f"{next(self._etags):x}")
-            expiries_ms.append(expiry_ms(self.spec.ttl_s if ttl_s is None else ttl_s, now))
-            records[key] = Stored(value, etags[-1], expiries_ms[-1], present.memory if present else NO_MEMORY)
+            present = stored and stored.remembered(now, memory_s)
+            records[key] = Stored(value, etag, expires_ms, present.memory if present else NO_MEMORY)
         self._sweep(len(puts), now)
-        return Results(Written, put_columns(puts, etags, expiries_ms))
+        return Results(Written, put_columns(puts, etags, expiries))
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
         key = self.spec.key.encode(operation.key)
@@ -212,9 +211,10 @@ class MemoryStore:
 
     def _sweep(self, writes: int, now: int) -> None:
         """Remove the expired ones among the next records."""
-        start = self._sweep_index
-        keys = list(self._records.islice(start, start + EXPIRY_CHECKS_PER_WRITE * writes))
-        expired = [key for key in keys if not self._records[key].remembered(now, self.spec.delete_memory_s)]
+        start, records = self._sweep_index, self._records
+        keys = list(records.islice(start, start + EXPIRY_CHECKS_PER_WRITE * writes))
+        expiring = [key for key in keys if records[key].expires_ms]
+        expired = [key for key in expiring if not records[key].remembered(now, self.spec.delete_memory_s)]
         for key in expired:
-            del self._records[key]
+            del records[key]
         self._sweep_index = start + len(keys) - len(expired) if keys else 0

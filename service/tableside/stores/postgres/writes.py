@@ -43,7 +43,7 @@ from ...core import (
     Written,
     Yielder,
     chunks_of,
-    expiry_ms,
+    expiries_ms,
     joined_outcomes,
     put_columns,
     size_bytes,
@@ -118,23 +118,22 @@ class RecordWriter:
     # Unconditional writes
 
     async def _put(self, connection: Connection, puts: Any, progress: Progress) -> Results:
-        values, now, default = puts.cells("value"), self._clock(), self._spec.ttl_s
-        expiries_ms = [expiry_ms(default if ttl_s is None else ttl_s, now) for ttl_s in puts.cells("ttl_s")]
+        values, expiries = puts.cells("value"), expiries_ms(puts.cells("ttl_s"), self._spec.ttl_s, self._clock())
         progress.applied, progress.texts = "unknown", [(value,) for value in values]
-        etag, count, *keys = await self._put_rows(connection, puts, [expires_ms or None for expires_ms in expiries_ms])
+        etag, count, *keys = await self._put_rows(connection, puts, [expires_ms or None for expires_ms in expiries])
         failed = dict[int, TableError]()
         if count < len(puts):
             written = set(keys[0] if len(keys) == 1 else zip(*keys, strict=True)) if count else ()
             failed = {at: self._ignored() for at, key in enumerate(puts.keys) if key not in written}
-        return Results(Written, put_columns(puts, [etag] * len(puts), expiries_ms), failed)
+        return Results(Written, put_columns(puts, [etag] * len(puts), expiries), failed)
 
-    async def _put_rows(self, connection: Connection, puts: Batch, expiries_ms: Sequence[int | None]) -> Any:
+    async def _put_rows(self, connection: Connection, puts: Batch, expiries: Sequence[int | None]) -> Any:
         """Replace records. In a generation that loads they are new, unless a task of the job was repeated."""
         keys, values = self._sql.key_arrays(puts.keys), puts.cells("value")
         if self._spec.loading:
             with suppress(UniqueViolationError):
-                return (await connection.fetch(self._sql.load, *keys, values, expiries_ms))[0]
-        metadata = [expiries_ms if name == EXPIRES else [None] * len(puts) for name in self._sql.metadata]
+                return (await connection.fetch(self._sql.load, *keys, values, expiries))[0]
+        metadata = [expiries if name == EXPIRES else [None] * len(puts) for name in self._sql.metadata]
         rows = [*keys, values, *metadata, [""] * len(puts)]
         return (await connection.fetch(self._sql.put, *rows, False, *self._time()))[0]
 

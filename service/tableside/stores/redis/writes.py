@@ -26,7 +26,7 @@ from ...core import (
     Write,
     Written,
     chunks_of,
-    expiry_ms,
+    expiries_ms,
     is_remembered,
     put_columns,
     shared,
@@ -159,8 +159,8 @@ class RecordWriter:
             return await self.compare_and_set.apply(puts, until)
         raws, ttls_s = pack_all(puts.cells("value")), shared(puts.cells("ttl_s"))
         # At time 0 an expiry equals the time to live.
-        words = {s: b"%d" % expiry_ms(self._spec.ttl_s if s is None else s, 0) for s in set(ttls_s)}
-        results = await self.run(PUT, puts.keys, [raws, [words[ttl_s] for ttl_s in ttls_s], elements], until)
+        words = [b"%d" % ttl_ms for ttl_ms in expiries_ms(ttls_s, self._spec.ttl_s, 0)]
+        results = await self.run(PUT, puts.keys, [raws, words, elements], until)
         return await self.outcomes(puts, put_columns(puts, list(map(etag_of, raws)), results), results, until)
 
     async def delete(self, deletes: Batch, until: float) -> Sequence[Outcome]:

@@ -15,7 +15,7 @@ from ...core import (
     TableSpec,
     Transition,
     Written,
-    expiry_ms,
+    expiries_ms,
     joined_outcomes,
     put_columns,
     transition,
@@ -72,8 +72,8 @@ class RecordWriter:
         """
         turn.spend(sum(map(len, filter(None, raws))), 0)
         now, versions = self._database.now_ms(), self._database.next_versions(len(puts))
-        expiries_ms, memories = self._expiries(puts, now), pack_puts(puts)
-        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries_ms, memories)]
+        expiries, memories = expiries_ms(puts.cells("ttl_s"), self._spec.ttl_s, now), pack_puts(puts)
+        packed: list[bytes | None] = [*map(pack_value, puts.columns["value"], versions, expiries, memories)]
         decided: dict[int, Outcome] = {}
         for at, (raw, memory) in enumerate(zip(raws, memories, strict=False)):
             if not may_replace(raw, memory):
@@ -83,15 +83,8 @@ class RecordWriter:
         remembered = puts.has("token") or puts.has("order") or bool(decided)
         count = self._add_all(batch, keys, packed, turn, remembered=remembered)
         etags = [f"{version:016x}" for version in versions[:count]]
-        written = Results(Written, put_columns(puts, etags, expiries_ms[:count]))
+        written = Results(Written, put_columns(puts, etags, expiries[:count]))
         return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
-
-    def _expiries(self, puts: Batch, now: int) -> list[int]:
-        if "ttl_s" not in puts.columns:
-            return [expiry_ms(self._spec.ttl_s, now)] * len(puts)
-        ttls_s = puts.cells("ttl_s")
-        expiries = {ttl_s: expiry_ms(self._spec.ttl_s if ttl_s is None else ttl_s, now) for ttl_s in set(ttls_s)}
-        return [expiries[ttl_s] for ttl_s in ttls_s]
 
     def _add_all(
         self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], turn: Turn, *, remembered: bool
