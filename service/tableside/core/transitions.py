@@ -69,7 +69,7 @@ class Stored(msgspec.Struct, frozen=True, gc=False):
 
     def remembered(self, now_ms: int, delete_memory_s: float) -> "Stored | None":
         """Return what counts at a time: the record, the tombstone of an expired one with orders, or None."""
-        if not self.expires_ms or self.live(now_ms):
+        if self.live(now_ms):
             return self
         if self.memory.orders and self.value is not None and now_ms < self.expires_ms + 1000 * delete_memory_s:
             return Stored(None, self.etag, 0, self.memory)

@@ -353,10 +353,9 @@ end
 class RecordScript:
     """A script that writes records of a table, after the Lua above, which gives it `for_each` and `argument`.
 
-    The script is `indexed` for a table whose partitions have indexes, and `plain` for other tables, which may have a
-    faster `shortcut` before the text.
+    The script is `indexed` for a table whose partitions have indexes, and `plain` for other tables.
     """
 
-    def __init__(self, text: str, *, shortcut: str = "") -> None:
-        self.plain = Script("local KEY_COLUMNS = 2" + _COLUMNS + _WRITE + _PLAIN + _EACH + shortcut + text)
+    def __init__(self, text: str) -> None:
+        self.plain = Script("local KEY_COLUMNS = 2" + _COLUMNS + _WRITE + _PLAIN + _EACH + text)
         self.indexed = Script("local KEY_COLUMNS = 4" + _COLUMNS + _WRITE + _INDEX + _INDEXED + _EACH + text)

@@ -50,38 +50,57 @@ PUT = RecordScript(
 -- Puts records. Arguments: the value, the time to live in ms (0: no expiry), and the element of the side key by which
 -- the record remembers the put (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED}
 -- if it is not certain that the put is newer than what the record remembers.
-return for_each(function(key, side, at)
-  local element, expires = argument(3, at), expiry(argument(2, at))
-  if element == '' then return put(key, side, argument(1, at), expires) end
-  local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
-  if not memory then return {UNDECIDED} end
-  set(key, argument(1, at), expires)
-  set(side, memory, side_expiry(memory, expires))
-  return expires, expires
-end)
-""",
-    shortcut="""
--- Puts all records without looking at each side key. Returns nil, without a change, if a record remembers its put, if
--- there are side keys, or if the first command fails: the user may lack its permission, or the server memory.
+
+-- Puts all records together. Returns nil, without a change, if a put needs a decision about its side key, or if a
+-- command fails: the user may lack its permission, or the server memory.
 local function put_all()
-  if (count > 1 and steps[3] == 1) or argument(3, 1) ~= '' then return nil end
-  if redis.pcall('EXISTS', unpack(KEYS, count + 1)) ~= 0 then return nil end
-  local pairs, results, expiring = {}, {}, false
-  for at = 1, count do
-    pairs[at * 2 - 1], pairs[at * 2], results[at] = KEYS[at], argument(1, at), expiry(argument(2, at))
-    expiring = expiring or results[at] > 0
+  local sides, side_count = {{}}, redis.pcall('EXISTS', unpack(KEYS, count + 1))
+  if side_count ~= 0 then
+    if redis.pcall('EXISTS', unpack(KEYS, 1, count)) ~= count then return nil end
+    sides = redis.pcall('MGET', unpack(KEYS, count + 1))
   end
-  if not expiring then return redis.pcall('MSET', unpack(pairs)).ok and results end
+  local results, words, last, expiring, side_expiries, texts = {{}}, {{}}, 0, false, {{}}, {{}}
   for at = 1, count do
-    local succeeded, error = pcall(set, KEYS[at], pairs[at * 2], results[at])
-    if not succeeded then results[at] = failure(error) end
+    local element, side, expires = argument(3, at), sides[at], expiry(argument(2, at))
+    words[last + 1], words[last + 2], last = KEYS[at], argument(1, at), last + 2
+    results[at], expiring = expires, expiring or expires > 0
+    if side then side_count = side_count - 1 end
+    if side or element ~= '' then
+      local memory = element ~= '' and remember(side, true, element)
+      if not memory then return nil end
+      words[last + 1], words[last + 2], last = KEYS[count + at], memory, last + 2
+      side_expiries[at] = side_expiry(memory, expires)
+    end
+  end
+  if side_count ~= 0 then return nil end  -- a side key is not a string
+  if expiring and not redis.acl_check_cmd('PEXPIREAT', KEYS[1], 0) then return nil end
+  if not redis.pcall('MSET', unpack(words)).ok then return nil end
+  local function expire(key, expires)
+    if expires == 0 then return end
+    texts[expires] = texts[expires] or string.format('%.0f', expires)
+    redis.call('PEXPIREAT', key, texts[expires])
+  end
+  for at = 1, expiring and count or 0 do
+    expire(KEYS[at], results[at])
+    expire(KEYS[count + at], side_expiries[at] or 0)
   end
   return results
 end
 
-local stored = put_all()
-if stored then return stored end
-""",
+local function put_each()
+  return for_each(function(key, side, at)
+    local element, expires = argument(3, at), expiry(argument(2, at))
+    if element == '' then return put(key, side, argument(1, at), expires) end
+    local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
+    if not memory then return {UNDECIDED} end
+    set(key, argument(1, at), expires)
+    set(side, memory, side_expiry(memory, expires))
+    return expires, expires
+  end)
+end
+
+return KEY_COLUMNS == 2 and put_all() or put_each()
+"""
 )
 
 DELETE = RecordScript("""
