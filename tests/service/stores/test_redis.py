@@ -247,6 +247,15 @@ async def test_side_keys_of_records_deleted_by_other_tools_are_ignored(store: An
     assert await value(store, "a") == {"n": 1}
 
 
+async def test_a_side_key_of_another_type_is_not_replaced(store: Any, tool: Any) -> None:
+    side = side_key(redis_key(store, "a"))
+    await store.apply([put("a"), put("b")])
+    await tool.hset(side, "f", "v")
+    outcomes = await store.apply([put(key, token=Token("w", 1)) for key in "ab"])
+    assert refused(outcomes[0], RecordUnreadable) and isinstance(outcomes[1], Written)
+    assert await tool.hgetall(side) == {b"f": b"v"}
+
+
 async def test_concurrent_deletes_of_an_absent_record_remember_all_writers(redis_url: str) -> None:
     async with connected(redis_url) as here, connected(redis_url) as there:
         spec = own(TableSpec("t"))
@@ -373,6 +382,16 @@ async def test_the_documented_permissions_are_sufficient(own_redis_url: str) -> 
             assert {*await scanned(store)} == {*keys[:3]}
         assert await scanned(store, partition="u") == keys[:3]
         assert "t" in await backend.tables()
+
+
+async def test_puts_that_may_not_change_an_expiry_still_set_theirs(own_redis_url: str) -> None:
+    spec: Any = own(TableSpec("t"))
+    allowed = "+@all -pexpireat"
+    async with user(own_redis_url, allowed, ["*"]) as settings, connected(own_redis_url, **settings) as backend:
+        store = await backend.store(spec)
+        outcomes = await store.apply([put(key, ttl_s=100) for key in "ab"])
+        assert [outcome.expires_ms for outcome in outcomes] == [(await record(store, key)).expires_ms for key in "ab"]
+        assert (await record(store, "a")).expires_ms > 0
 
 
 # Responses of a server
