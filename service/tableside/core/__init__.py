@@ -76,7 +76,6 @@ from .keys import (
     checked_part as checked_part,
     even_splits as even_splits,
     part_from_text as part_from_text,
-    prefix_end as prefix_end,
 )
 from .operations import (
     FLAGS as FLAGS,

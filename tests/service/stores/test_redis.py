@@ -252,7 +252,8 @@ async def test_a_side_key_of_another_type_is_not_replaced(store: Any, tool: Any)
     await store.apply([put("a"), put("b")])
     await tool.hset(side, "f", "v")
     outcomes = await store.apply([put(key, token=Token("w", 1)) for key in "ab"])
-    assert refused(outcomes[0], RecordUnreadable) and isinstance(outcomes[1], Written)
+    assert refused(outcomes[0], RecordUnreadable)
+    assert isinstance(outcomes[1], Written)
     assert await tool.hgetall(side) == {b"f": b"v"}
 
 
@@ -389,7 +390,7 @@ async def test_puts_that_may_not_change_an_expiry_still_set_theirs(own_redis_url
     allowed = "+@all -pexpireat"
     async with user(own_redis_url, allowed, ["*"]) as settings, connected(own_redis_url, **settings) as backend:
         store = await backend.store(spec)
-        outcomes = await store.apply([put(key, ttl_s=100) for key in "ab"])
+        outcomes: Any = await store.apply([put(key, ttl_s=100) for key in "ab"])
         assert [outcome.expires_ms for outcome in outcomes] == [(await record(store, key)).expires_ms for key in "ab"]
         assert (await record(store, "a")).expires_ms > 0
 

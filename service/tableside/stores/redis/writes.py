@@ -87,19 +87,15 @@ local function put_all()
   return results
 end
 
-local function put_each()
-  return for_each(function(key, side, at)
-    local element, expires = argument(3, at), expiry(argument(2, at))
-    if element == '' then return put(key, side, argument(1, at), expires) end
-    local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
-    if not memory then return {UNDECIDED} end
-    set(key, argument(1, at), expires)
-    set(side, memory, side_expiry(memory, expires))
-    return expires, expires
-  end)
-end
-
-return KEY_COLUMNS == 2 and put_all() or put_each()
+return KEY_COLUMNS == 2 and put_all() or for_each(function(key, side, at)
+  local element, expires = argument(3, at), expiry(argument(2, at))
+  if element == '' then return put(key, side, argument(1, at), expires) end
+  local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
+  if not memory then return {UNDECIDED} end
+  set(key, argument(1, at), expires)
+  set(side, memory, side_expiry(memory, expires))
+  return expires, expires
+end)
 """
 )
 
