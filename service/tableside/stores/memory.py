@@ -7,6 +7,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
+from typing import Any
 
 from pydantic import BaseModel
 from sortedcontainers import SortedDict
@@ -27,6 +28,7 @@ from ..core import (
     Page,
     PageBuilder,
     Put,
+    Record,
     Results,
     Scan,
     Stored,
@@ -132,7 +134,7 @@ class MemoryStore:
         return outcomes
 
     async def _apply_in_pieces(
-        self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Sequence[Outcome]]
+        self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Results]
     ) -> Sequence[Outcome]:
         outcomes, yielder = list[Sequence[Outcome]](), Yielder()
         for start in range(0, len(batch), PIECE_OPERATIONS):
@@ -170,9 +172,15 @@ class MemoryStore:
         """Return the number of records, including expired ones."""
         return Estimate(len(self._records))
 
-    def _get_all(self, gets: Batch, now: int) -> Sequence[Outcome]:
-        records = self._records
-        return [live_record(records.get(key), now) for key in self.spec.key.encode_all(gets.keys, b"")]
+    def _get_all(self, gets: Batch, now: int) -> Results:
+        encode, records = self.spec.key.encode_all, self._records
+        found = [live_record(records.get(key), now) for key in encode(gets.keys, b"")]
+        columns: dict[str, Sequence[Any]] = {
+            "value": [None if record is None else record.value for record in found],
+            "etag": [None if record is None else record.etag for record in found],
+        }
+        expires_ms = [0 if record is None else record.expires_ms for record in found]
+        return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
 
     def _put_all(self, puts: Batch, now: int) -> Results:
         """Put values without conditions, which the record does not remember: each is written, and the memory stays."""
