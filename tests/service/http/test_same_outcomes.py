@@ -70,7 +70,8 @@ def random_batch(chance: random.Random) -> list[dict[str, Any]]:
     if chance.random() < 0.1:
         names.add(chance.choice([*CELLS]))
     rows = []
-    for _ in range(chance.randrange(1, 12) * chance.choice([1, 1, 12 if op == "get" else 4])):
+    count = chance.choice([5, 130]) if op == "get" else chance.randrange(1, 12) * chance.choice([1, 1, 4])
+    for _ in range(count):
         given = {name for name in sorted(names) if name == "key" or chance.random() < 0.9}
         rows.append({"op": op} | {name: chance.choice(CELLS[name][chance.random() < 0.1]) for name in sorted(given)})
     return rows
