@@ -145,7 +145,7 @@ def expiry_ms(ttl_s: float | None, now_ms: int) -> int:
 
 
 def expiries_ms(ttls_s: Sequence[float | None], default_s: float | None, now_ms: int) -> list[int]:
-    """Return the expiry for each time to live. None stands for the default."""
+    """Return `expiry_ms` for each time to live in seconds. None stands for the default."""
     expiries = {ttl_s: expiry_ms(default_s if ttl_s is None else ttl_s, now_ms) for ttl_s in set(ttls_s)}
     return [expiries[ttl_s] for ttl_s in ttls_s]
 

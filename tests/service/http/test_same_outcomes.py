@@ -64,7 +64,7 @@ OPTIONAL = {
 
 
 def random_batch(chance: random.Random) -> list[dict[str, Any]]:
-    """Return operations of one kind that mostly have the same members. Many gets are answered together."""
+    """Return operations of one kind that mostly have the same members. Above 100 gets are answered together."""
     op = chance.choice(["get", "put", "put", "update", "update", "delete"])
     names = {"key", *OWN[op], *(name for name in OPTIONAL[op] if chance.random() < 0.4)}
     if chance.random() < 0.1:

@@ -385,7 +385,7 @@ async def test_the_documented_permissions_are_sufficient(own_redis_url: str) -> 
         assert "t" in await backend.tables()
 
 
-async def test_puts_that_may_not_change_an_expiry_still_set_theirs(own_redis_url: str) -> None:
+async def test_puts_set_their_expiry_without_the_permission_for_pexpireat(own_redis_url: str) -> None:
     spec: Any = own(TableSpec("t"))
     allowed = "+@all -pexpireat"
     async with user(own_redis_url, allowed, ["*"]) as settings, connected(own_redis_url, **settings) as backend:

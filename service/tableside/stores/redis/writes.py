@@ -51,7 +51,7 @@ PUT = RecordScript(
 -- the record remembers the put (empty: none). Returns for each record its expiry in Unix ms (0: never), or {UNDECIDED}
 -- if it is not certain that the put is newer than what the record remembers.
 
--- Puts all records together. Returns nil, without a change, if a put needs a decision about its side key, or if a
+-- Puts all records together. Returns nil, without a change, if the new text of a side key is not certain, or if a
 -- command fails: the user may lack its permission, or the server memory.
 local function put_all()
   local sides, side_count = {{}}, redis.pcall('EXISTS', unpack(KEYS, count + 1))
