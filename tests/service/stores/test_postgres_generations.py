@@ -57,8 +57,8 @@ async def test_a_dropped_table_is_no_longer_swept(postgres_dsn: str, caplog: pyt
     caplog.set_level(logging.INFO)
     async with database(postgres_dsn, sweep_every_s=0.05) as backend:
         store = await backend.store(spec(new_name()))
-        await asyncio.sleep(0.2)  # It is swept.
         await store.drop()
+        await asyncio.sleep(0.2)  # Sweeps fail.
         del store
         await asyncio.sleep(0.5)  # The last sweep ends.
         caplog.clear()

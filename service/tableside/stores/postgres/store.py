@@ -209,9 +209,12 @@ class DefinedTable:
             return [await query(self, connection)]
 
         [result] = await self._retry.run_each(work, [None], until)
-        if isinstance(result, TableError):
+        if not isinstance(result, TableError):
+            return result
+        try:
             raise result
-        return result
+        finally:
+            del result  # Its traceback refers to this frame. The cycle would keep a dropped table alive.
 
     async def sweep(self, connection: Connection) -> int:
         """Delete at most SWEEP_ROWS_MAX expired records. Return how many."""
