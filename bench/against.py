@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeAlias
 
 from scripts.bootstrap import ROOT
@@ -23,7 +24,10 @@ Results: TypeAlias = dict[tuple[str, str, str], dict[str, Any]]
 
 
 def run(other: Path, arguments: Sequence[str]) -> list[Result]:
-    """Run the benchmarks of these arguments, and return the rates of this checkout with ratios to the other one's."""
+    """Run the benchmarks of these arguments, and return the rates of this checkout with ratios to the other one's.
+
+    A ratio is the median of the rounds' ratios.
+    """
     other = other.resolve()
     with tempfile.TemporaryDirectory() as name:
         files = [Path(name) / "here.json", Path(name) / "there.json"]
@@ -59,7 +63,9 @@ def _read(file: Path) -> Results:
 
 
 def _compared(result: dict[str, Any], before: dict[str, Any], other: Path) -> Result:
-    ratio, title = result["per_second"] / before["per_second"], result["table"].partition(";")[0]
+    title = result["table"].partition(";")[0]
+    rates = zip(result["rounds"] or [result["per_second"]], before["rounds"] or [before["per_second"]], strict=True)
+    ratio = median(here / there for here, there in rates)
     table = f"{title or 'benchmarks'}; ratios are to {other}"
     core = _per_core(result, before) if result["per_core"] else None
     names = result["group"], result["way"], result["per_second"], result["unit"]

@@ -42,7 +42,7 @@ class Result:
     """The result of one variant: its rate in `unit` per second, and the ratio to the baseline of its group.
 
     `target` is the lowest acceptable ratio, per CPU second if that is measured. `table` is the title of a printed
-    table, `counts` has other counters of the measurement by name.
+    table, `counts` has other counters of the measurement by name. `rounds` are the rates of all measurements.
     """
 
     group: str
@@ -54,6 +54,7 @@ class Result:
     table: str = ""
     per_core: PerCore | None = None
     counts: Mapping[str, int] | None = None
+    rounds: Sequence[float] = ()
 
 
 def group(name: str, unit: str, rates: Sequence[tuple[str, float]], targets: Mapping[str, float]) -> list[Result]:

@@ -71,6 +71,7 @@ class Comparison:
                 result,
                 ratio=self._ratio(result.way),
                 table=self.table,
+                rounds=[sample.per_second for sample in self.samples[result.way]],
                 per_core=None if self.services is None else self._per_core(result.way),
             )
             for result in group(self.title, self.unit, medians, self.ratios_min)
