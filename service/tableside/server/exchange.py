@@ -24,10 +24,10 @@ JOINED_BYTES_MAX = 65_536
 RECEIVED_BYTES_MAX = 65_536
 """How many bytes of a body may wait for the application before no more are read."""
 
-COMMON_HEADERS = {
-    b"cache-control": b"cache-control: no-cache",
-    b"x-content-type-options": b"x-content-type-options: nosniff",
-}
+COMMON_HEADERS = [
+    (b"cache-control", b"cache-control: no-cache"),
+    (b"x-content-type-options", b"x-content-type-options: nosniff"),
+]
 """Header lines of every response that does not set them. HTTP caches must revalidate each response, even one for an
 absent record, and browsers must not guess the media type.
 """
@@ -187,20 +187,13 @@ class Exchange:
 
     def _encode_head(self, body_bytes: int | None) -> bytes:
         """Return the bytes of the head. A body of unknown length (None) ends with the connection."""
-        status, common = self._head["status"], COMMON_HEADERS
-        lines = [name + b": " + value for name, value in self._connection.server_state.default_headers]
-        for name, value in self._head["headers"]:
-            name = name.lower()
-            if name == b"content-length":
-                self._remaining_bytes = int(value)
-            elif name == b"connection":
-                self.keep_alive = False
-                continue
-            elif name in common:
-                common = {other: line for other, line in common.items() if other != name}
-            lines.append(name + b": " + value)
-        lines += common.values()
-        if self._remaining_bytes is None and status not in (204, 304):
+        status, headers = self._head["status"], self._head["headers"]
+        lines = list(map(b": ".join, (*self._connection.server_state.default_headers, *headers)))
+        given = dict(headers)
+        lines += [line for name, line in COMMON_HEADERS if name not in given]
+        if b"content-length" in given:
+            self._remaining_bytes = int(given[b"content-length"])
+        elif status not in (204, 304):
             if body_bytes is None:
                 self.keep_alive = False
             else:
@@ -223,7 +216,7 @@ def own_response(
     """Return the bytes of a problem that the server itself sends. `own` are the headers of all its responses."""
     response = ProblemResponse(error)
     headers = [*own, (b"x-request-id", request_id(dict(request)).encode()), *response.raw_headers]
-    lines = [*(name + b": " + value for name, value in headers), *COMMON_HEADERS.values()]
+    lines = [*(name + b": " + value for name, value in headers), *(line for _, line in COMMON_HEADERS)]
     if close:
         lines.append(b"connection: close")
     body = b"" if head_only else bytes(response.body)

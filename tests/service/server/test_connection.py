@@ -123,7 +123,6 @@ OK = b"HTTP/1.1 200 OK\r\n"
 OF_4 = OK + b"content-length: 4\r\n" + ALWAYS
 LAST = b"connection: close\r\n\r\n"
 ETAG = [(b"etag", b'"1"')]
-CLOSING = [(b"connection", b"close"), (b"Content-Length", b"4")]
 CACHED = [(b"content-length", b"0"), (b"cache-control", b"max-age=9")]
 NOT_SNIFFED = b"x-content-type-options: nosniff\r\n\r\n"
 
@@ -150,7 +149,6 @@ RESPONSES: dict[str, tuple[ASGIApp, list[bytes | str]]] = {
         answering(b"", headers=CACHED),
         [OK + b"content-length: 0\r\ncache-control: max-age=9\r\n" + NOT_SNIFFED],
     ),
-    "the last one": (answering(b"body", headers=CLOSING), [OF_4 + LAST + b"body", "closed"]),
     # A client recognizes a body that ends early. One that is too long is not sent, because its end would look like
     # the next response.
     "too short": (

@@ -261,11 +261,10 @@ class _Parameters:
         """Return the endpoint's arguments. Raise MalformedRequest if a parameter is unknown or occurs twice."""
         has_query = request.scope["query_string"] and not self._ignores_query
         given = request.context.headers
-        known = [name for name in given if name in self._headers]
-        if not known and not has_query:
+        if not has_query and self._headers.keys().isdisjoint(given):
             return self._defaults  # Most requests
         found: dict[str, Any] = {}
-        for header_name in known:
+        for header_name in [name for name in given if name in self._headers]:
             if header_name not in _LISTS and [one for one, _ in request.scope["headers"]].count(header_name) > 1:
                 raise MalformedRequest(f"{header_name.decode().title()} occurs twice")
             header = self._headers[header_name]
