@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from ..core import Get, Operation, Store, Update
+from ..core import Delete, Get, Operation, Put, Store, Update
 from ..core.store import Policy
 from ..policies import UNLIMITED, Bulkhead, Cache, Coalesce, Rate, RateLimit, Retry, StoreCalls, Timeout
 from ..settings import BatchSettings, DirectionSettings, TableSettings
@@ -90,8 +90,8 @@ def _wrap(store: Store, settings: TableSettings, open_store: OpenStore, limits: 
     singles: dict[type[Operation], int] = {}
     if remote:
         singles[Get] = (batch or BatchSettings()).operations_max
-        if hasattr(store, "updates_per_call_max"):
-            singles[Update] = store.updates_per_call_max
+        if hasattr(store, "writes_per_call_max"):
+            singles |= dict.fromkeys((Put, Update, Delete), store.writes_per_call_max)
     if batch is not None or singles:
         inner = Coalesce(
             inner,

@@ -260,8 +260,8 @@ class Store(Protocol):
 
     Optional members: `drop` removes the table with everything that the store remembers of it, and succeeds if the table
     is absent. The store is not used afterwards. `estimate` returns an `Estimate` without reading the records. Both are
-    awaited, and raise a TableError if they fail. `updates_per_call_max` is how many single updates of different callers
-    one call may have, in one round trip.
+    awaited, and raise a TableError if they fail. `writes_per_call_max` is how many single writes of one kind and of
+    different callers a call may have, in one round trip.
     """
 
     @property

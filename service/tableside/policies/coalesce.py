@@ -20,18 +20,20 @@ from types import MappingProxyType
 import msgspec
 from opentelemetry.trace import Span
 
-from ..core import NO_DEADLINE, Budget, Get, Internal, Key, Operation, Outcome, Store, Update
+from ..core import NO_DEADLINE, Budget, Get, Internal, Key, Operation, Outcome, Store
 from ..core.batch import Batch, applied_if_unanswered, direction, joined_outcomes
 from ..core.concurrency import chunks_of, gather_bounded
 from ..core.operations import size_bytes
 from ..core.store import Policy
-from ..core.updates import PackedChanges
 from ..telemetry import Traces
 from .metrics import CoalesceMetrics, PolicyMetrics
 
 log = logging.getLogger(__name__)
 
 UNLIMITED = sys.maxsize
+
+SHARED_BYTES_MAX = 2**16
+"""Limit on the bytes of values and updates in a shared call. A longer operation would let the others wait."""
 
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
@@ -45,7 +47,7 @@ class Coalesce(Policy):
 
     A call of the store has at most `operations_max` operations and `bytes_max` bytes of values and updates. A single
     operation with more bytes is sent alone. Operations of the kinds in `singles` share calls, at most so many of a kind
-    in one call.
+    in one call, with at most SHARED_BYTES_MAX bytes.
     """
 
     def __init__(
@@ -62,14 +64,15 @@ class Coalesce(Policy):
         self._operations_max, self._bytes_max = operations_max, bytes_max
         self._metrics = CoalesceMetrics(metrics or PolicyMetrics(), inner.spec.name)
         self._calls = {
-            kind: SharedCalls(inner, count_max, bytes_max, self._metrics, traces) for kind, count_max in singles.items()
+            kind: SharedCalls(inner, count_max, min(bytes_max, SHARED_BYTES_MAX), self._metrics, traces)
+            for kind, count_max in singles.items()
         }
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
         kind = operations.kind if isinstance(operations, Batch) else type(operations[0])
         calls = self._calls.get(kind) if len(operations) == 1 else None
-        if calls is None or _is_long(operations[0]):
+        if calls is None:
             return await self._in_parts(operations, budget)
         if not calls.idle:
             return [await calls.outcome(operations[0], budget.until)]
@@ -97,11 +100,6 @@ class Coalesce(Policy):
             return await self._inner.apply(operations, budget)
         answers = await gather_bounded([call_store(self._inner, part, budget) for part in parts], CONCURRENT_PARTS_MAX)
         return joined_outcomes(answers)
-
-
-def _is_long(operation: Operation) -> bool:
-    """Return whether an update is too long to share a call."""
-    return isinstance(operation, Update) and isinstance(operation.changes, PackedChanges)
 
 
 class Slot(msgspec.Struct, eq=False):
@@ -151,17 +149,24 @@ class SharedCall(msgspec.Struct, eq=False):
 
     def resolve(self, outcomes: Sequence[Outcome]) -> None:
         """Give the outcome of each operation that has callers to all of them."""
-        sent = [slot for slot in self.slots.values() if slot.callers]
-        for slot, outcome in zip(sent, outcomes, strict=True):
-            for caller in slot.callers:
+        for callers, outcome in zip(self._released(), outcomes, strict=True):
+            for caller in callers:
                 if not caller.future.done():
                     caller.future.set_result(outcome)
 
     def abandon(self) -> None:
         """Cancel all callers: there will be no outcome."""
-        for slot in self.slots.values():
-            for caller in slot.callers:
+        for callers in self._released():
+            for caller in callers:
                 caller.future.cancel()
+
+    def _released(self) -> list[list[Caller]]:
+        """Return the callers of each operation. They refer to each other: without these references, memory is freed."""
+        released = [slot.callers for slot in self.slots.values() if slot.callers]
+        for slot in self.slots.values():
+            slot.callers = []
+        self.slots = {}
+        return released
 
 
 class SharedCalls:

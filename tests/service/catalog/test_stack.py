@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from contract import PolicyContract, Time, update
+from contract import PolicyContract, Time, put, update
 from support.scripted import Fault, Scripted
 from support.virtual_time import in_virtual_time
 from tableside.catalog import CatalogMetrics, Environment
@@ -18,7 +18,7 @@ from tableside.catalog.stack import build_stack
 from tableside.catalog.table import Table
 from tableside.core import updates, values
 from tableside.core.errors import StoreUnavailable, TableError, Throttled
-from tableside.core.operations import Get, Operation, Record, Token, Update, Written
+from tableside.core.operations import Delete, Get, Operation, Record, Token, Update, Written
 from tableside.core.store import Policy, Store
 from tableside.settings import TableSettings
 from tableside.stores.memory import MemoryBackend
@@ -70,7 +70,8 @@ async def sizes_of_calls(store: Scripted, operations: Sequence[Operation], *, re
 
 
 GETS: list[Operation] = [Get(key) for key in KEYS]
-UPDATES: list[Operation] = [update(key, {"$inc": {"n": 1}}, {}) for key in KEYS]
+KINDS = put, Delete, lambda key: update(key, {"$inc": {"n": 1}}, {})
+WRITES: list[list[Operation]] = [[of_kind(key) for key in KEYS] for of_kind in KINDS]
 
 
 async def test_single_gets_of_remote_stores_share_calls() -> None:
@@ -79,11 +80,12 @@ async def test_single_gets_of_remote_stores_share_calls() -> None:
     assert await sizes_of_calls(Scripted(), GETS, remote=False, operations_max=50) == [1] * 12
 
 
-async def test_single_updates_share_calls_if_the_store_shares_updates() -> None:
-    shares_updates = Scripted()
-    shares_updates.updates_per_call_max = 5  # type: ignore[attr-defined]
-    assert await sizes_of_calls(shares_updates, UPDATES, remote=True) == [5, 5, 2]
-    assert await sizes_of_calls(Scripted(), UPDATES, remote=True) == [1] * 12
+@pytest.mark.parametrize("writes", WRITES)
+async def test_single_writes_share_calls_if_the_store_shares_writes(writes: list[Operation]) -> None:
+    shares_writes = Scripted()
+    shares_writes.writes_per_call_max = 5  # type: ignore[attr-defined]
+    assert await sizes_of_calls(shares_writes, writes, remote=True) == [5, 5, 2]
+    assert await sizes_of_calls(Scripted(), writes, remote=True) == [1] * 12
 
 
 def failing(chance: random.Random) -> Scripted:

@@ -14,8 +14,7 @@ from tableside.core.budget import NO_DEADLINE, Budget
 from tableside.core.errors import DeadlineExceeded, Internal
 from tableside.core.operations import Delete, Get, Operation, Outcome, Put, Record, Update, Written
 from tableside.core.store import Policy, Store
-from tableside.core.updates import PACKED_BYTES_MIN, packed, parse
-from tableside.policies.coalesce import Coalesce
+from tableside.policies.coalesce import SHARED_BYTES_MAX, Coalesce
 from tableside.policies.metrics import PolicyMetrics
 
 KINDS: tuple[type[Operation], ...] = (Get, Put, Update, Delete)
@@ -159,8 +158,8 @@ async def test_a_long_update_has_a_call_of_its_own() -> None:
     policy = Coalesce(store, **SINGLES)
     in_flight = asyncio.create_task(one(policy, increment("in flight")))
     await asyncio.sleep(0)  # the others wait for each other
-    long = Update("long", packed(parse({"s": "x" * PACKED_BYTES_MIN})), b"{}")
-    outcomes = await asyncio.gather(*(one(policy, each) for each in (increment("a"), long, increment("b"))))
+    long = update("long", {"s": "x" * SHARED_BYTES_MAX}, {})
+    outcomes = await asyncio.gather(*(one(policy, each) for each in (increment("a"), increment("b"), long)))
     assert all(isinstance(outcome, Written) for outcome in outcomes)
     await in_flight
     assert sorted(store.sizes) == [1, 1, 2]

@@ -48,8 +48,8 @@ Way: TypeAlias = Callable[[Batch, float], Applying]
 class RedisStore:
     """The records of one table."""
 
-    updates_per_call_max = 100
-    """Redis runs nothing else while a script updates so many records: about a millisecond."""
+    writes_per_call_max = 100
+    """Redis runs nothing else while a script writes so many records: about a millisecond."""
 
     def __init__(
         self,
