@@ -190,8 +190,9 @@ class MemoryStore:
         expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
         for key, value, etag, expires_ms in zip(keys, values, etags, expiries, strict=True):
             stored: Stored | None = records.get(key)
-            present = stored and stored.remembered(now, memory_s)
-            records[key] = Stored(value, etag, expires_ms, present.memory if present else NO_MEMORY)
+            if stored is not None and stored.memory is not NO_MEMORY:
+                stored = stored.remembered(now, memory_s)
+            records[key] = Stored(value, etag, expires_ms, NO_MEMORY if stored is None else stored.memory)
         self._sweep(len(puts), now)
         return Results(Written, put_columns(puts, etags, expiries))
 

@@ -193,9 +193,9 @@ class OperationColumns:
 
     def _doubt_long(self, texts: Sequence[bytes | str | None]) -> None:
         """Add the rows with a text that is too long for a value to `_doubtful`."""
-        sizes, size_max = [len(text or "") for text in texts], self._spec.value_bytes_max
-        if max(sizes, default=0) > size_max:
-            self._doubtful.update(at for at, size in enumerate(sizes) if size > size_max)
+        size_max = self._spec.value_bytes_max
+        if max(map(len, filter(None, texts)), default=0) > size_max:
+            self._doubtful.update(at for at, text in enumerate(texts) if len(text or "") > size_max)
 
     def _blanked(self, cells: list[Any]) -> list[Any]:
         """Return documents, with an empty object in each doubtful row."""
