@@ -74,8 +74,7 @@ class Columns(Sequence[Item], Generic[Item]):
         """Return whether no field has another value than its default, except these."""
         if self._columns is not None:
             return self._columns.keys() <= set(names)
-        values_of, defaults = _others(self.kind, names)
-        return list(map(values_of, self._made())) == [defaults] * len(self)
+        return all(has_only(item, *names) for item in self._made())
 
     def has(self, name: str) -> bool:
         """Return whether the structs have a field, and any has another value than its default."""

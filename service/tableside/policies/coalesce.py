@@ -33,7 +33,7 @@ log = logging.getLogger(__name__)
 UNLIMITED = sys.maxsize
 
 SHARED_BYTES_MAX = 2**16
-"""Limit on the bytes of values and updates in a shared call. A longer operation would let the others wait."""
+"""Limit on the bytes of values and updates in a shared call. Others would wait for a longer operation."""
 
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
@@ -161,7 +161,7 @@ class SharedCall(msgspec.Struct, eq=False):
                 caller.future.cancel()
 
     def _released(self) -> list[list[Caller]]:
-        """Return the callers of each operation. They refer to each other: without these references, memory is freed."""
+        """Return the callers of each operation, and end the cycles of references, which would keep values in memory."""
         released = [slot.callers for slot in self.slots.values() if slot.callers]
         for slot in self.slots.values():
             slot.callers = []
@@ -219,8 +219,10 @@ class SharedCalls:
             return slot
         size = 0 if type(operation) is Get else size_bytes(operation)
         if call is None or slot is not None or self._is_full(call, size):
-            call = self._forming = SharedCall(time.monotonic())
+            call = SharedCall(time.monotonic())
             self.in_flight[call] = loop.create_task(self._run(call))
+            if size <= self._bytes_max:
+                self._forming = call
         slot = call.slots[key] = Slot(operation)
         call.size_bytes += size
         return slot

@@ -25,12 +25,10 @@ RECEIVED_BYTES_MAX = 65_536
 """How many bytes of a body may wait for the application before no more are read."""
 
 COMMON_HEADERS = [
-    (b"cache-control", b"cache-control: no-cache"),
-    (b"x-content-type-options", b"x-content-type-options: nosniff"),
+    (b"cache-control", b"no-cache"),
+    (b"x-content-type-options", b"nosniff"),
 ]
-"""Header lines of every response that does not set them. HTTP caches must revalidate each response, even one for an
-absent record, and browsers must not guess the media type.
-"""
+"""Headers of every response that does not set them: caches revalidate it, and browsers do not guess its media type."""
 
 Headers = Sequence[tuple[bytes, bytes]]
 
@@ -188,9 +186,9 @@ class Exchange:
     def _encode_head(self, body_bytes: int | None) -> bytes:
         """Return the bytes of the head. A body of unknown length (None) ends with the connection."""
         status, headers = self._head["status"], self._head["headers"]
-        lines = list(map(b": ".join, (*self._connection.server_state.default_headers, *headers)))
         given = dict(headers)
-        lines += [line for name, line in COMMON_HEADERS if name not in given]
+        common = [header for header in COMMON_HEADERS if header[0] not in given]
+        lines = list(map(b": ".join, (*self._connection.server_state.default_headers, *headers, *common)))
         if b"content-length" in given:
             self._remaining_bytes = int(given[b"content-length"])
         elif status not in (204, 304):
@@ -215,8 +213,8 @@ def own_response(
 ) -> bytes:
     """Return the bytes of a problem that the server itself sends. `own` are the headers of all its responses."""
     response = ProblemResponse(error)
-    headers = [*own, (b"x-request-id", request_id(dict(request)).encode()), *response.raw_headers]
-    lines = [*(name + b": " + value for name, value in headers), *(line for _, line in COMMON_HEADERS)]
+    given = (b"x-request-id", request_id(dict(request)).encode()), *response.raw_headers
+    lines = list(map(b": ".join, (*own, *given, *COMMON_HEADERS)))
     if close:
         lines.append(b"connection: close")
     body = b"" if head_only else bytes(response.body)

@@ -106,6 +106,7 @@ def test_a_request_is_a_span_that_continues_its_callers_trace(traced: Service, c
         "db.collection.name": "plain",
         "db.operation.batch.size": 1,
     }
+    assert call.ended <= request.ended
     assert request.resource["service.name"] == "tableside"
     assert request.resource["service.version"] == __version__
 
