@@ -15,7 +15,7 @@ from ..core.batch import has_only
 from ..core.budget import NO_DEADLINE, NOT_READ, Budget
 from ..core.concurrency import Yielder
 from ..core.operations import size_bytes
-from ..core.updates import Changes, PackedChanges, joined, packed, touched_members
+from ..core.updates import joined, touched_members
 
 COMBINED_OPERATIONS_MAX = 256
 """Maximum number of operations on one key that are combined into one: if the store rejects it, each is sent alone."""
@@ -113,10 +113,7 @@ def _combined(operations: Sequence[Operation]) -> Operation:
     if len(operations) == 1 or not isinstance(first, Update):
         return operations[-1]
     each = [update.changes for update in operations if isinstance(update, Update)]
-    changes: Changes = joined(each)
-    if any(isinstance(one, PackedChanges) for one in each):
-        changes = packed(changes)
-    return msgspec.structs.replace(first, changes=changes)
+    return msgspec.structs.replace(first, changes=joined(each))
 
 
 _COMBINABLE = ("key", "value", "changes", "default", "partitions")

@@ -128,13 +128,7 @@ from .transitions import (
     with_etag as with_etag,
 )
 from .update_operators import OPERATORS as OPERATORS
-from .updates import (
-    Changes as Changes,
-    Edits as Edits,
-    MergePatch as MergePatch,
-    changes_bytes as changes_bytes,
-    packed as packed,
-)
+from .updates import Changes as Changes, Edits as Edits, MergePatch as MergePatch
 from .urls import (
     check_port as check_port,
     checked_url as checked_url,

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from .errors import InvalidOperation, TableError
-from .updates import Changes, changes_bytes
+from .updates import Changes
 from .values import INTEGER_MAX
 
 Part: TypeAlias = str | int
@@ -123,7 +123,7 @@ def size_bytes(operation: Operation) -> int:
     if isinstance(operation, Put):
         return len(operation.value)
     if isinstance(operation, Update):
-        return changes_bytes(operation.changes) + len(operation.default or b"")
+        return len(operation.changes.text) + len(operation.default or b"")
     return 0
 
 

@@ -3,13 +3,13 @@
 An update is a merge patch (RFC 7396), an operator document with MongoDB's semantics, or an array of these that is
 applied in order as one step. Functions are pure: JSON text in, JSON text out, or InvalidOperation.
 
-Many small objects take up to 30 times the memory of their text. A large batch therefore keeps its updates packed, and
-each is unpacked only while it is used.
+Many small objects take up to 30 times the memory of their text. A long update is therefore kept as text, and unpacked
+only while it is used.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import msgspec
 import orjson
@@ -20,7 +20,7 @@ from .update_operators import OPERATORS, ArraySets, Edit, Path, apply_edit, faul
 from .values import Json, JsonObject, check_elements, copied, kind_of
 
 PACKED_BYTES_MIN = 256
-"""Changes with a shorter text stay objects: 10,000 of them take a few megabytes."""
+"""Changes with a shorter text are kept as objects: 10,000 of them take a few megabytes."""
 
 
 class MergePatch(msgspec.Struct, frozen=True):
@@ -46,42 +46,33 @@ def for_present(change: Change) -> Change:
     return change if len(kept) == len(change.edits) else Edits(tuple(kept))
 
 
-class PackedChanges(msgspec.Struct, frozen=True, gc=False):
-    """Changes as text. Each iteration unpacks them."""
+class Changes(msgspec.Struct, frozen=True):
+    """A validated update: its changes are applied to a value in order, as one step.
+
+    `text` is their JSON. Updates of equal texts are equal, and 1 and true have different texts. `kept` are the changes
+    of a short text. Each iteration of a long one unpacks them.
+    """
 
     text: bytes
+    kept: tuple[Change, ...] | None
 
-    def __len__(self) -> int:
-        return len(orjson.loads(self.text))
+    @classmethod
+    def of(cls, changes: Iterable[Change]) -> Self:
+        """Return the update that consists of these changes."""
+        kept = tuple(changes)
+        text = msgspec.json.encode(kept)
+        return cls(text, kept if len(text) < PACKED_BYTES_MIN else None)
 
     def __iter__(self) -> Iterator[Change]:
-        return map(_change, orjson.loads(self.text))
+        return map(_change, orjson.loads(self.text)) if self.kept is None else iter(self.kept)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
 
-Changes: TypeAlias = tuple[Change, ...] | PackedChanges
-"""A validated update: its changes are applied to a value in order, as one step."""
-
-
-def packed(changes: Changes, bytes_min: int = PACKED_BYTES_MIN) -> Changes:
-    """Return changes as text if it has at least `bytes_min` bytes."""
-    if isinstance(changes, PackedChanges):
-        return changes
-    text = _text(changes)
-    return changes if len(text) < bytes_min else PackedChanges(text)
-
-
-def joined(updates: Sequence[Changes]) -> tuple[Change, ...]:
+def joined(updates: Sequence[Changes]) -> Changes:
     """Return one update with the effect of these in turn. Only the first of them can meet a new record."""
-    return *updates[0], *map(for_present, chain.from_iterable(updates[1:]))
-
-
-def changes_bytes(changes: Changes) -> int:
-    """Return the size of the text of changes."""
-    return len(_text(changes))
-
-
-def _text(changes: Changes) -> bytes:
-    return changes.text if isinstance(changes, PackedChanges) else msgspec.json.encode(changes)
+    return Changes.of(chain(updates[0], map(for_present, chain.from_iterable(updates[1:]))))
 
 
 def _change(document: dict[str, Any]) -> Change:
@@ -100,21 +91,21 @@ _MONGODB_OPERATORS = OPERATORS.keys() | {"$rename", "$currentDate", "$pop", "$pu
 """Names that are no members of a merge patch, because the client has sent an update with the wrong media type."""
 
 
-def parse(document: object) -> tuple[Change, ...]:
+def parse(document: object) -> Changes:
     """Validate an update that was decoded from JSON. Of an array, only the first update can meet a new record.
 
     Raise InvalidOperation if it cannot apply to any value, TooLarge if it has more than `CHANGES_MAX` changes or
     `PATH_NAMES_MAX` names in paths.
     """
     if not isinstance(document, list):
-        return (_Parser().change(document),)
+        return Changes.of([_Parser().change(document)])
     if len(document) > CHANGES_MAX:
         raise TooLarge(f"an update may have at most {CHANGES_MAX} changes (changes_max)")
     changes = list(map(_Parser().change, document))
-    return (*changes[:1], *map(for_present, changes[1:]))
+    return Changes.of([*changes[:1], *map(for_present, changes[1:])])
 
 
-def parse_merge_patch(document: object) -> tuple[Change, ...]:
+def parse_merge_patch(document: object) -> Changes:
     """Validate a merge patch that was decoded from JSON. Its members may have names such as `$schema`.
 
     Raise InvalidOperation if it is not valid, or has the name of an operator: it is an update of another media type.
@@ -125,7 +116,7 @@ def parse_merge_patch(document: object) -> tuple[Change, ...]:
         raise InvalidOperation(
             f"a merge patch cannot contain the operator {quoted(min(operators))}: send the update as application/json"
         )
-    return (MergePatch(_checked_patch(document)),)
+    return Changes.of([MergePatch(_checked_patch(document))])
 
 
 def apply(

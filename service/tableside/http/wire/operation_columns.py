@@ -14,7 +14,6 @@ import orjson
 
 from ...core import Batch, Changes, InvalidOperation, Operation, TableError, TableSpec, updates, values
 from ...core.operations import Key
-from ...core.updates import packed
 from . import operation_members
 from .members import KINDS, MEMBERS, Member, conflict
 from .operation_members import Members
@@ -203,7 +202,7 @@ class OperationColumns:
         return [empty if at in self._doubtful else cell for at, cell in enumerate(cells)] if self._doubtful else cells
 
     def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
-        column = self._distinct(lambda text: packed(updates.parse(values.parse(text))), self._as_texts(cells), _TEXTS)
+        column = self._distinct(lambda text: updates.parse(values.parse(text)), self._as_texts(cells), _TEXTS)
         self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
         return column
 

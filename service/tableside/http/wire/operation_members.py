@@ -10,7 +10,7 @@ import msgspec
 from ...core import InvalidOperation, TableError, TableSpec, Unsupported, updates, values
 from ...core.operations import Key, Operation
 from ...core.partitioner import Partitions, parse_partitions, target_partitions
-from ...core.updates import Changes, PackedChanges
+from ...core.updates import Changes
 from ...core.values import Json
 from .members import BY_NAME, KINDS, OF_KIND, conflict
 
@@ -60,8 +60,7 @@ def build(spec: TableSpec, kind: str, key: Key, members: Members) -> Operation:
         if (update := members.get("update")) is None:
             raise InvalidOperation("an update needs a member update, which must be an object or an array of objects")
         default = None if members.get("default") is None else _text(spec, key, members["default"])
-        # JSON has neither of these types, so such an update is already checked.
-        needed = (update if isinstance(update, (tuple, PackedChanges)) else updates.parse(update), default)
+        needed = (update if isinstance(update, Changes) else updates.parse(update), default)
     fields = _options(kind, members)
     if "partitions" in members:
         fields["partitions"] = choose_partitions(spec, members["partitions"])

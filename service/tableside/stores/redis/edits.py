@@ -25,9 +25,7 @@ from ...core import (
     Outcome,
     TableSpec,
     Update,
-    changes_bytes,
     expiry_ms,
-    packed,
     shared,
     transition,
 )
@@ -152,7 +150,7 @@ class RecordEditor:
     def __init__(self, writes: RecordWriter, spec: TableSpec) -> None:
         self._writes = writes
         self._spec = spec
-        self._plan_of_text = lru_cache(PLANS_MAX)(self._make_plan)
+        self._plan_of = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
         """Apply updates without preconditions. None overtakes one that is retried."""
@@ -177,11 +175,10 @@ class RecordEditor:
         return await self._writes.outcomes(updates, columns, results, until)
 
     def _plan(self, key: Key, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
-        text = packed(changes, 0)  # 1 and True have different texts, although they are equal.
-        is_long = changes_bytes(text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX
+        is_long = len(changes.text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX
         if is_long or self._writes.compare_and_set.is_contended(key):
             return _NO_PLAN
-        return self._plan_of_text(text, default, ttl_s)
+        return self._plan_of(changes, default, ttl_s)
 
     def _make_plan(self, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
         """Return the plan for the members of an update, which callers often repeat."""
