@@ -35,8 +35,17 @@ _KINDS: dict[type, str] = {
     dict: "an object",
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SUSPICIOUS = tuple(map(re.compile, (rb"\.0[,}\]]", rb"e\+1[678][,}\]]", rb'"_ts', rb'"":')))
-"""A double that equals a 64-bit integer, a reserved name and an empty one. Each pattern has a start to search for."""
+_SUSPICIOUS = [
+    (b".", re.compile(rb"\.0[,}\]]")),
+    (b"+", re.compile(rb"e\+1[678][,}\]]")),
+    (b"_", re.compile(rb'"_ts')),
+    (b":", re.compile(rb'"":')),
+]
+"""A double that equals a 64-bit integer, a reserved name and an empty one.
+
+Each pattern has a start to search for, and a byte that many texts do not have: the search for a byte is 30 times as
+fast.
+"""
 
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
@@ -128,8 +137,8 @@ def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[
         whole = orjson.dumps(values, None, orjson.OPT_STRICT_INTEGER)
         if set(map(type, texts)) != {bytes} or whole != b"[%b]" % b",".join(texts):
             texts = [b"%b" % orjson.dumps(value) for value in values]
-        brackets = _brackets(b"\n".join(texts))  # canonical text escapes a line end
-        if brackets is not None and (brackets <= len(texts) or max(map(_count_brackets, texts)) <= DEPTH_MAX):
+        brackets = _brackets(whole)
+        if brackets is not None and (brackets <= len(texts) + 1 or max(map(_count_brackets, texts)) <= DEPTH_MAX):
             return texts
     except (orjson.JSONEncodeError, RecursionError):
         pass  # one of the values is not valid, or has numbers that are not canonical
@@ -224,14 +233,15 @@ def kind_of(value: object) -> str:
 
 def _brackets(text: bytes) -> int | None:
     """Return how many opening brackets encoded text has, or None if it might break a rule or need normalization."""
-    for pattern in _SUSPICIOUS:
-        if pattern.search(text):
+    for byte, pattern in _SUSPICIOUS:
+        if byte in text and pattern.search(text):
             return None
     return None if b"\\" in text and b"\\u0000" in text else _count_brackets(text)
 
 
 def _count_brackets(text: bytes) -> int:
-    return text.count(b"{") + text.count(b"[")
+    # `count` visits every byte, while `replace` jumps from one bracket to the next.
+    return 2 * len(text) - len(text.replace(b"{", b"")) - len(text.replace(b"[", b""))
 
 
 def _compact(text: bytes) -> bytes:

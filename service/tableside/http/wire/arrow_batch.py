@@ -67,13 +67,13 @@ def decode(
     Operations that are not decoded by the deadline are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
-    parts, columns = list[DecodedBatch](), OperationColumns(spec, texts=True)
+    parts, columns, done = list[DecodedBatch](), OperationColumns(spec, texts=True), 0
     for piece in _pieces(_expanded(table)):
-        done = sum(part.count for part in parts)
         if done and budget.is_over():
             parts.append(DecodedBatch([], dict.fromkeys(range(table.num_rows - done), budget.exceeded())))
             break
         parts.append(_decode_rows(piece, spec, settings, columns))
+        done += piece.num_rows
         yield
     return joined_batch(parts, table.column_names)
 

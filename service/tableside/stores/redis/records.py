@@ -19,7 +19,8 @@ import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import repeat
+from itertools import chain, repeat
+from struct import Struct
 from typing import Any, cast
 
 import msgspec
@@ -62,16 +63,14 @@ _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
 _STRINGS = {bytes, type(None)}
+_RANDOM = Struct(f"{_RANDOM_LENGTH}s")
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
 
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
     """Return the bytes of records, which differ in each call."""
     random = os.urandom(_RANDOM_LENGTH * len(values)).translate(_WHITESPACE)
-    return [
-        b"".join((value, _MARKER, random[start : start + _RANDOM_LENGTH]))
-        for value, start in zip(values, range(0, len(random), _RANDOM_LENGTH), strict=True)
-    ]
+    return list(map(_MARKER.join, zip(values, chain.from_iterable(_RANDOM.iter_unpack(random)), strict=True)))
 
 
 etag_of: Callable[[bytes], str] = xxh3_128_hexdigest
