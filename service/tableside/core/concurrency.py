@@ -56,15 +56,15 @@ def chunks_of(
 
     `size` returns the size of an item in bytes. Every chunk contains at least one item, even one that is too large.
     """
-    if len(items) <= count_max and (bytes_max is None or sum(map(size, items)) <= bytes_max):
+    sizes_bytes = [] if bytes_max is None else list(map(size, items))
+    if len(items) <= count_max and (bytes_max is None or sum(sizes_bytes) <= bytes_max):
         yield from [items] if items else []
         return
     if bytes_max is None:
         yield from (items[start : start + count_max] for start in range(0, len(items), count_max))
         return
     start, chunk_bytes = 0, 0
-    for index, item in enumerate(items):
-        item_bytes = size(item)
+    for index, item_bytes in enumerate(sizes_bytes):
         if index > start and (index - start == count_max or chunk_bytes + item_bytes > bytes_max):
             yield items[start:index]
             start, chunk_bytes = index, 0

@@ -49,12 +49,11 @@ def for_present(change: Change) -> Change:
 class Changes(msgspec.Struct, frozen=True):
     """A validated update: its changes are applied to a value in order, as one step.
 
-    `text` is their JSON. Updates of equal texts are equal, and 1 and true have different texts. `kept` are the changes
-    of a short text. Each iteration of a long one unpacks them.
+    `text` is their JSON. `kept` are the changes of a short text. Each iteration of a long one unpacks them.
     """
 
     text: bytes
-    kept: tuple[Change, ...] | None
+    kept: tuple[Change, ...] | None = None
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> Self:
@@ -65,9 +64,6 @@ class Changes(msgspec.Struct, frozen=True):
 
     def __iter__(self) -> Iterator[Change]:
         return map(_change, orjson.loads(self.text)) if self.kept is None else iter(self.kept)
-
-    def __hash__(self) -> int:
-        return hash(self.text)
 
 
 def joined(updates: Sequence[Changes]) -> Changes:

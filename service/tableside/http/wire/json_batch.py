@@ -44,16 +44,16 @@ def decode(body: bytes, spec: TableSpec, operations_max: int, budget: Budget = N
 
     Operations that are not decoded by the deadline are DeadlineExceeded.
     """
-    parts, columns = list[DecodedBatch](), OperationColumns(spec, texts=False)
+    parts, columns, done = list[DecodedBatch](), OperationColumns(spec, texts=False), 0
     texts = yield from operation_texts(body, operations_max)
     bytes_max = PIECE_BYTES if len(body) > PIECE_BYTES else None
     for piece in chunks_of(texts, PIECE_OPERATIONS, bytes_max, lambda text: memoryview(text).nbytes):
         yield
-        done = sum(part.count for part in parts)
         if done and budget.is_over():
             parts.append(DecodedBatch([], dict.fromkeys(range(len(texts) - done), budget.exceeded())))
             break
         parts.append(_decode_rows(columns, _parse_each(spec, body, piece, done)))
+        done += len(piece)
     return joined_batch(parts)
 
 

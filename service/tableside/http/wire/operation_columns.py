@@ -81,7 +81,6 @@ class OperationColumns:
         self._spec = spec
         self._texts = texts
         self._doubtful: set[int] = set()
-        self._known_fields: dict[Fields, Fields] = {}
         self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], list[Any]]] = {
             "value": self._values,
             "update": self._updates,
@@ -220,8 +219,9 @@ class OperationColumns:
 
     def _as_texts(self, cells: list[Any]) -> list[Any]:
         """Return documents as texts, which can be compared."""
-        if self._texts:
-            return cells
+        return cells if self._texts else self._dumped(cells)
+
+    def _dumped(self, cells: list[Any]) -> list[bytes | None]:
         try:
             return [None if cell is None else orjson.dumps(cell) for cell in cells]
         except TypeError:  # an integer beyond 64 bits, for example
@@ -234,8 +234,7 @@ class OperationColumns:
         return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
 
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
-        # Rows with the same fields share one object.
-        return [self._known_fields.setdefault(fields, fields) for fields in self._each(fields_of, cells)]
+        return self._distinct(lambda text: fields_of(orjson.loads(text)), self._dumped(cells), _TEXTS)
 
 
 def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -> DecodedBatch:

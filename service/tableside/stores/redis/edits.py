@@ -20,7 +20,6 @@ from ...core import (
     Changed,
     Changes,
     Edits,
-    Key,
     MergePatch,
     Outcome,
     TableSpec,
@@ -150,12 +149,14 @@ class RecordEditor:
     def __init__(self, writes: RecordWriter, spec: TableSpec) -> None:
         self._writes = writes
         self._spec = spec
-        self._plan_of = lru_cache(PLANS_MAX)(self._make_plan)
+        self._known_plan = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
         """Apply updates without preconditions. None overtakes one that is retried."""
-        members = map(updates.cells, ("key", "changes", "default", "ttl_s"))
-        plans = [self._plan(*update) for update in zip(*members, strict=True)]
+        texts = [changes.text for changes in updates.cells("changes")]  # 1 and true have different texts.
+        rows = list(zip(texts, updates.cells("default"), updates.cells("ttl_s"), strict=True))
+        planned, is_contended = {row: self._plan(*row) for row in set(rows)}, self._writes.compare_and_set.is_contended
+        plans = [_NO_PLAN if is_contended(key) else planned[row] for key, row in zip(updates.keys, rows, strict=True)]
         if plans.count(_NO_PLAN) == len(plans):
             return await self._writes.compare_and_set.apply(updates, until)
         edits, defaults, default_ttls_ms, ttls_ms = map(shared, zip(*plans, strict=True))
@@ -174,14 +175,13 @@ class RecordEditor:
             columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
         return await self._writes.outcomes(updates, columns, results, until)
 
-    def _plan(self, key: Key, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
-        is_long = len(changes.text) > EDITED_BYTES_MAX or len(default or b"") > EDITED_BYTES_MAX
-        if is_long or self._writes.compare_and_set.is_contended(key):
-            return _NO_PLAN
-        return self._plan_of(changes, default, ttl_s)
+    def _plan(self, text: bytes, default: bytes | None, ttl_s: float | None) -> _Plan:
+        is_long = max(len(text), len(default or b"")) > EDITED_BYTES_MAX
+        return _NO_PLAN if is_long else self._known_plan(text, default, ttl_s)
 
-    def _make_plan(self, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
+    def _make_plan(self, text: bytes, default: bytes | None, ttl_s: float | None) -> _Plan:
         """Return the plan for the members of an update, which callers often repeat."""
+        changes = Changes(text)
         edits = [edit for change in changes if isinstance(change, Edits) for edit in change.edits]
         if any(isinstance(change, MergePatch) for change in changes):
             return _NO_PLAN
@@ -196,16 +196,16 @@ class RecordEditor:
             if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
                 return _NO_PLAN
             words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(edit.operand).decode()))
-        text = msgspec.msgpack.encode(words)
-        if len(text) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
+        packed = msgspec.msgpack.encode(words)
+        if len(packed) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
         # At time 0 the expiry equals the time to live, which Redis counts from the server's time.
         ttl_ms = b"" if ttl_s is None else b"%d" % expiry_ms(ttl_s, 0)
         if default is None:
-            return text, b"", b"0", ttl_ms
+            return packed, b"", b"0", ttl_ms
         update = Update(("",) * len(self._spec.key.fields), changes, default, ttl_s=ttl_s)
         created = transition(None, update, self._spec, now_ms=0, etag="")
         stored = created.stored if isinstance(created, Changed) else None
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
-        return text, stored.value, b"%d" % stored.expires_ms, ttl_ms
+        return packed, stored.value, b"%d" % stored.expires_ms, ttl_ms
