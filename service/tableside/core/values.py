@@ -115,14 +115,18 @@ def encode_foreign(text: bytes) -> bytes:
         raise RecordUnreadable("another tool wrote the record, and it is not a valid JSON object") from None
 
 
-def parse_all(texts: Sequence[bytes | str]) -> list[Json] | None:
-    """Parse many short JSON texts. Return None if one is long or invalid. Then each must be parsed separately."""
-    if max(map(len, texts), default=0) > _UNCHECKED_BYTES_MAX:
-        return None
-    try:
-        return list(map(_DECODER.decode, texts))
-    except (msgspec.DecodeError, ValueError, RecursionError):
-        return None
+def parse_all(texts: Sequence[bytes | str]) -> tuple[list[Json], list[int]]:
+    """Parse many JSON texts. Return the values, `{}` for a text that `parse` rejects, and the positions of these."""
+    is_short = max(map(len, texts), default=0) <= _UNCHECKED_BYTES_MAX
+    parsed, rejected = list[Json](), list[int]()
+    values = map(_DECODER.decode if is_short else parse, texts)
+    while len(parsed) < len(texts):
+        try:
+            parsed.extend(values)  # An exception leaves the values before it in the list.
+        except (TableError, msgspec.DecodeError, ValueError, RecursionError):
+            rejected.append(len(parsed))
+            parsed.append({})
+    return parsed, rejected
 
 
 def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[bytes] | None:

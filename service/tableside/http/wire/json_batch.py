@@ -89,17 +89,17 @@ def _cells(rows: Sequence[dict[str, Any]], name: str) -> list[Any]:
 def _parse_each(spec: TableSpec, body: bytes, raws: Sequence[memoryview | msgspec.Raw], start: int) -> list[Any]:
     """Parse the texts of operations. `start` is the position of the first one in the batch."""
     texts = list(map(bytes, raws))
-    if max(map(len, texts)) <= spec.value_bytes_max and (parsed := values.parse_all(texts)) is not None:
-        return parsed
-    documents: list[Any] = []
-    for text in texts:
+    documents, rejected = list[Any](texts), [*range(len(texts))]
+    if max(map(len, texts)) <= spec.value_bytes_max:
+        documents, rejected = values.parse_all(texts)
+    for at in rejected:
         try:
-            operation_members.check_value_texts(spec, text)
-            documents.append(values.parse(text))
+            operation_members.check_value_texts(spec, texts[at])
+            documents[at] = values.parse(texts[at])
         except TooLarge as error:
-            documents.append(error.with_traceback(None))
+            documents[at] = error.with_traceback(None)
         except NotJson as error:
-            raise not_json_body(body, error.reason, start + len(documents)) from None
+            raise not_json_body(body, error.reason, start + at) from None
     return documents
 
 

@@ -173,9 +173,10 @@ class OperationColumns:
         if self._texts:
             self._doubt_long(cells)
         cells = self._blanked(cells)
-        documents = values.parse_all(cells) if self._texts else cells
-        if documents is None:
-            documents = self._each(values.parse, cells, {})
+        documents = cells
+        if self._texts:
+            documents, rejected = values.parse_all(cells)
+            self._doubtful.update(rejected)
             cells = self._blanked(cells)
         encoded = values.encode_all(documents, cells if self._texts else ())
         texts = [*(encoded if encoded is not None else self._each(values.encode, documents, b""))]
