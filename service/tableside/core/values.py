@@ -36,16 +36,19 @@ _KINDS: dict[type, str] = {
 }
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SUSPICIOUS = [
-    (b".", re.compile(rb"\.0[,}\]]")),
-    (b"+", re.compile(rb"e\+1[678][,}\]]")),
-    (b"_", re.compile(rb'"_ts')),
-    (b":", re.compile(rb'"":')),
+    (ord("."), re.compile(rb"\.0[,}\]]")),
+    (ord("+"), re.compile(rb"e\+1[678][,}\]]")),
+    (ord("_"), re.compile(rb'"_ts')),
+    (ord(":"), re.compile(rb'"":')),
+    (ord("\\"), re.compile(rb"\\u0000")),
 ]
-"""A double that equals a 64-bit integer, a reserved name and an empty one.
+"""A double that equals a 64-bit integer, a reserved name, an empty one, and U+0000.
 
 Each pattern has a start to search for, and a byte that many texts do not have: the search for a byte is 30 times as
 fast.
 """
+_UNSIGNED = tuple(map(re.compile, (rb"9[2-9][0-9]{17}", rb"1[0-8][0-9]{18}")))
+"""Perhaps an integer that only an unsigned one of 64 bits can hold, which orjson encodes, too."""
 
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
@@ -58,6 +61,7 @@ def _finite_double(text: str) -> float:
 
 
 _DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
+_NORMALIZING: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=lambda text: normalize_number(float(text)))
 _SLOW_NUMBERS: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=_finite_double)
 
 
@@ -138,14 +142,17 @@ def encode_all(values: Sequence[object], texts: Sequence[Any] = ()) -> Sequence[
     if not set(map(type, values)) <= {dict}:
         return None
     try:
-        whole = orjson.dumps(values, None, orjson.OPT_STRICT_INTEGER)
+        whole = _dumped(values)
+        if (brackets := _brackets(whole)) is None:  # Perhaps some doubles equal integers.
+            values = cast("list[object]", _NORMALIZING.decode(whole))
+            whole = orjson.dumps(values)
+            brackets = _brackets(whole)
         if set(map(type, texts)) != {bytes} or whole != b"[%b]" % b",".join(texts):
             texts = [b"%b" % orjson.dumps(value) for value in values]
-        brackets = _brackets(whole)
         if brackets is not None and (brackets <= len(texts) + 1 or max(map(_count_brackets, texts)) <= DEPTH_MAX):
             return texts
     except (orjson.JSONEncodeError, RecursionError):
-        pass  # one of the values is not valid, or has numbers that are not canonical
+        pass  # One of the values is not valid.
     try:
         return [encode(value) for value in values]
     except InvalidOperation:
@@ -235,12 +242,23 @@ def kind_of(value: object) -> str:
     return "a number" if is_number(value) else _KINDS[type(value)]
 
 
+def _dumped(values: Sequence[object]) -> bytes:
+    """Return the text of values. Raise JSONEncodeError if one cannot be valid."""
+    try:
+        return orjson.dumps(values, None, orjson.OPT_STRICT_INTEGER)
+    except orjson.JSONEncodeError:  # Perhaps because of an integer of 54 to 64 bits.
+        text = orjson.dumps(values)
+        if any(pattern.search(text) for pattern in _UNSIGNED):
+            raise
+        return text
+
+
 def _brackets(text: bytes) -> int | None:
     """Return how many opening brackets encoded text has, or None if it might break a rule or need normalization."""
     for byte, pattern in _SUSPICIOUS:
         if byte in text and pattern.search(text):
             return None
-    return None if b"\\" in text and b"\\u0000" in text else _count_brackets(text)
+    return _count_brackets(text)
 
 
 def _count_brackets(text: bytes) -> int:

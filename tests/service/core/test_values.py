@@ -165,6 +165,31 @@ def test_the_fast_path_of_encoding_equals_full_validation(value: dict[str, Any])
     assert values.encode(value) == wanted
 
 
+@settings(max_examples=400, deadline=None)
+@given(st.lists(st.dictionaries(texts, members | deep, max_size=4), max_size=4))
+def test_many_values_are_encoded_like_single_ones(each: list[dict[str, Any]]) -> None:
+    try:
+        wanted = [values.encode(value) for value in each]
+    except InvalidOperation:
+        assert values.encode_all(each) is None
+        return
+    assert values.encode_all(each) == values.encode_all(each, wanted) == wanted
+    assert values.encode_all(each, [b" "] * len(each)) == wanted
+
+
+@pytest.mark.parametrize("long", [b'"s"', b"[" * (ELEMENTS_MAX + 1), b'"%b"' % (b"s" * ELEMENTS_MAX)], ids=len)
+def test_many_texts_are_parsed_like_single_ones(long: bytes) -> None:
+    texts: list[bytes | str] = [b"{", b'{"a":1}', "\ud800", b'{"n":1e400}', long, b"\xff", b"[" * 2000, b"[1]"]
+    parsed, rejected = values.parse_all(texts)
+    for at, text in enumerate(texts):
+        if at in rejected:
+            assert parsed[at] == {}
+            with pytest.raises((MalformedRequest, TooLarge)):
+                values.parse(text)
+        else:
+            assert parsed[at] == values.parse(text)
+
+
 @settings(max_examples=200, deadline=None)
 @given(st.dictionaries(texts, members, max_size=4))
 def test_canonical_text_is_stable(value: dict[str, Any]) -> None:
