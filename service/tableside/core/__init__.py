@@ -127,8 +127,8 @@ from .transitions import (
     transition as transition,
     with_etag as with_etag,
 )
-from .update_operators import OPERATORS as OPERATORS
-from .updates import Changes as Changes, Edits as Edits, MergePatch as MergePatch
+from .update_operators import OPERATORS as OPERATORS, Edit as Edit
+from .updates import Change as Change, Changes as Changes, Edits as Edits, MergePatch as MergePatch
 from .urls import (
     check_port as check_port,
     checked_url as checked_url,

@@ -53,7 +53,7 @@ class Changes(msgspec.Struct, frozen=True):
     """
 
     text: bytes
-    kept: tuple[Change, ...] | None = None
+    kept: tuple[Change, ...] | None
 
     @classmethod
     def of(cls, changes: Iterable[Change]) -> Self:
@@ -61,6 +61,9 @@ class Changes(msgspec.Struct, frozen=True):
         kept = tuple(changes)
         text = msgspec.json.encode(kept)
         return cls(text, kept if len(text) < PACKED_BYTES_MIN else None)
+
+    def __hash__(self) -> int:
+        return hash(self.text)
 
     def __iter__(self) -> Iterator[Change]:
         return map(_change, orjson.loads(self.text)) if self.kept is None else iter(self.kept)
@@ -165,29 +168,26 @@ class _Parser:
         if len(operators) != len(document):
             member = quoted(next(name for name in document if not name.startswith("$")))
             raise InvalidOperation(f"an update mixes operators and members: {quoted(operators[0])} and {member}")
-        edits = tuple(edit for name in operators for edit in self._edits(name, document[name]))
-        # A path is directly before those below it, because names do not contain U+0000.
-        for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
-            if below.path == above.path:
-                raise fault(below.operator, below.path, f"{quoted(above.operator)} has the same path")
-            if below.path[: len(above.path)] == above.path:
-                raise fault(above.operator, above.path, "another operator has a path below it")
-        return Edits(edits)
+        edits = [edit for name in operators for edit in self._edits(name, document[name])]
+        if len({edit.path[0] for edit in edits}) < len(edits):
+            _check_paths(edits)
+        return Edits(tuple(edits))
 
-    def _edits(self, name: str, operands: Json) -> Iterator[Edit]:
+    def _edits(self, name: str, operands: Json) -> list[Edit]:
         if name not in OPERATORS:
             raise InvalidOperation(f"unknown operator {quoted(name)}; known are {', '.join(OPERATORS)}")
         if name == "$unset" and isinstance(operands, list):
             operands = _unset_paths(operands)
         if not isinstance(operands, dict):
             raise fault(name, "", f"the operand is {kind_of(operands)}, not an object whose members are paths")
-        check = OPERATORS[name].check
+        check, edits = OPERATORS[name].check, list[Edit]()
         for path, operand in operands.items():
             try:
                 names = self._path(path)
-                yield Edit(name, names, check(operand, len(names) + 1))
+                edits.append(Edit(name, names, check(operand, len(names) + 1)))
             except InvalidOperation as error:
                 raise fault(name, path, error.detail) from None
+        return edits
 
     def _path(self, text: str) -> Path:
         self._names += text.count(".") + 1
@@ -196,13 +196,23 @@ class _Parser:
         names = tuple(text.split("."))
         if "\0" in text:
             raise InvalidOperation("the path contains U+0000")
-        if not all(names):
+        if "" in names:
             raise InvalidOperation("a name in the path is empty")
         if text.startswith(values.RESERVED_PREFIX):
             raise InvalidOperation("a top-level member's name may not begin with _ts")
         if len(names) > values.DEPTH_MAX:
             raise InvalidOperation(f"the path has more than {values.DEPTH_MAX} names")
         return names
+
+
+def _check_paths(edits: Sequence[Edit]) -> None:
+    """Raise InvalidOperation if a path occurs twice or is below another one."""
+    # A path is directly before those below it, because names do not contain U+0000.
+    for above, below in pairwise(sorted(edits, key=lambda edit: "\0".join(edit.path))):
+        if below.path == above.path:
+            raise fault(below.operator, below.path, f"{quoted(above.operator)} has the same path")
+        if below.path[: len(above.path)] == above.path:
+            raise fault(above.operator, above.path, "another operator has a path below it")
 
 
 def _checked_patch(document: JsonObject) -> JsonObject:

@@ -28,6 +28,7 @@ UPDATES = st.dictionaries(
     min_size=1,
     max_size=2,
 )
+CHANGES = UPDATES | DOCUMENTS
 
 
 @pytest.fixture
@@ -58,7 +59,7 @@ def described(outcome: Outcome) -> tuple[object, ...]:
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=200)
-@given(document=DOCUMENTS, change=UPDATES | st.lists(UPDATES, max_size=3), default=st.none() | DOCUMENTS)
+@given(document=DOCUMENTS, change=CHANGES | st.lists(CHANGES, max_size=3), default=st.none() | DOCUMENTS)
 def test_every_update_gives_the_record_and_the_outcome_of_the_general_path(
     redis_url: str, document: dict[str, Any], change: object, default: dict[str, Any] | None
 ) -> None:
@@ -89,6 +90,7 @@ def test_every_update_gives_the_record_and_the_outcome_of_the_general_path(
         ({"n": 1}, {"$inc": {"n": 2}}, {"n": 3}),
         ({"a": "x", "n": -5, "b": {"n": 1}}, {"$inc": {"n": 5}}, {"a": "x", "n": 0, "b": {"n": 1}}),
         ({"n": 5, "m": "text"}, {"$set": {"n": [1, "x"], "m": None}}, {"n": [1, "x"], "m": None}),
+        ({"n": 5, "m": "text"}, {"n": [1, "x"], "m": True, "x": 1}, {"n": [1, "x"], "m": True, "x": 1}),
         ({"n": 1}, [{"$inc": {"n": 2}}, {"$max": {"n": 2}, "$set": {"m": 1}}, {"$inc": {"m": 1}}], {"n": 3, "m": 2}),
     ],
 )

@@ -17,13 +17,15 @@ import orjson
 from ...core import (
     OPERATORS,
     Batch,
+    Change,
     Changed,
     Changes,
+    Edit,
     Edits,
-    MergePatch,
     Outcome,
     TableSpec,
     Update,
+    Yielder,
     expiry_ms,
     shared,
     transition,
@@ -133,6 +135,9 @@ end)
 )
 
 
+_Word: TypeAlias = tuple[str, str, int, str]
+"""An edit for the script: the operator, the member's name in JSON with a colon, the operand and its text."""
+
 _Plan: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """The script's arguments for an update: the edits, and if the record is absent, the value to put and its time to live.
 
@@ -149,13 +154,21 @@ class RecordEditor:
     def __init__(self, writes: RecordWriter, spec: TableSpec) -> None:
         self._writes = writes
         self._spec = spec
+        # A stored member that is named like a key field makes the script leave the record unchanged.
+        self._absent: list[_Word] = [("absent", f'"{name}":', 0, "") for name in sorted(spec.key.names)]
         self._known_plan = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
         """Apply updates without preconditions. None overtakes one that is retried."""
-        texts = [changes.text for changes in updates.cells("changes")]  # 1 and true have different texts.
+        changes, is_contended = updates.cells("changes"), self._writes.compare_and_set.is_contended
+        texts = [each.text for each in changes]  # 1 and true have different texts.
         rows = list(zip(texts, updates.cells("default"), updates.cells("ttl_s"), strict=True))
-        planned, is_contended = {row: self._plan(*row) for row in set(rows)}, self._writes.compare_and_set.is_contended
+        distinct = dict(zip(rows, changes, strict=True))
+        planned, yielder = dict[Any, _Plan](), Yielder()
+        for row, each in distinct.items():
+            if yielder.due:
+                await yielder.maybe_yield()
+            planned[row] = self._plan(each, *row[1:])
         plans = [_NO_PLAN if is_contended(key) else planned[row] for key, row in zip(updates.keys, rows, strict=True)]
         if plans.count(_NO_PLAN) == len(plans):
             return await self._writes.compare_and_set.apply(updates, until)
@@ -175,27 +188,17 @@ class RecordEditor:
             columns["value"] = [value_of(raw) if returning else None for raw, returning in both]
         return await self._writes.outcomes(updates, columns, results, until)
 
-    def _plan(self, text: bytes, default: bytes | None, ttl_s: float | None) -> _Plan:
-        is_long = max(len(text), len(default or b"")) > EDITED_BYTES_MAX
-        return _NO_PLAN if is_long else self._known_plan(text, default, ttl_s)
+    def _plan(self, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
+        is_long = max(len(changes.text), len(default or b"")) > EDITED_BYTES_MAX
+        return _NO_PLAN if is_long else self._known_plan(changes, default, ttl_s)
 
-    def _make_plan(self, text: bytes, default: bytes | None, ttl_s: float | None) -> _Plan:
+    def _make_plan(self, changes: Changes, default: bytes | None, ttl_s: float | None) -> _Plan:
         """Return the plan for the members of an update, which callers often repeat."""
-        changes = Changes(text)
-        edits = [edit for change in changes if isinstance(change, Edits) for edit in change.edits]
-        if any(isinstance(change, MergePatch) for change in changes):
-            return _NO_PLAN
-        key_names = self._spec.key.names
-        # A stored member that is named like a key field makes the script leave the record unchanged.
-        words: list[tuple[str, str, int, str]] = [("absent", f'"{name}":', 0, "") for name in sorted(key_names)]
-        for edit in edits:
-            [name, *below] = edit.path
-            number = edit.operand if type(edit.operand) is int and abs(edit.operand) <= INTEGER_MAX else None
-            in_text = OPERATORS[edit.operator].in_text
-            suits = in_text == "any" or (in_text == "integer" and number is not None)
-            if below or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
+        words = [*self._absent]
+        for change in changes:
+            if (of_change := self._words(change)) is None:
                 return _NO_PLAN
-            words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(edit.operand).decode()))
+            words += of_change
         packed = msgspec.msgpack.encode(words)
         if len(packed) > EDITED_BYTES_MAX or self._spec.value_bytes_max < RESULT_BYTES_MAX:
             return _NO_PLAN
@@ -209,3 +212,21 @@ class RecordEditor:
         if stored is None or stored.value is None or len(stored.value) > EDITED_BYTES_MAX:
             return _NO_PLAN
         return packed, stored.value, b"%d" % stored.expires_ms, ttl_ms
+
+    def _words(self, change: Change) -> list[_Word] | None:
+        """Return the edits for the script, or None if it cannot make all of them."""
+        if isinstance(change, Edits):
+            edits = change.edits
+        elif all(member is not None and not isinstance(member, dict) for member in change.patch.values()):
+            edits = tuple([Edit("$set", (name,), member) for name, member in change.patch.items()])
+        else:
+            return None  # It removes members, or merges objects.
+        words, key_names = list[_Word](), self._spec.key.names
+        for edit in edits:
+            name, operand, in_text = edit.path[0], edit.operand, OPERATORS[edit.operator].in_text
+            number = operand if type(operand) is int and abs(operand) <= INTEGER_MAX else None
+            suits = in_text == "any" or (in_text == "integer" and number is not None)
+            if len(edit.path) > 1 or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
+                return None
+            words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(operand).decode()))
+        return words
