@@ -53,25 +53,15 @@ class KeySchema(msgspec.Struct, frozen=True):
             raise InvalidOperation(f"a key of this table is an array of {len(self.fields)} parts")
         return tuple(checked_part(part, field.type) for part, field in zip(raw, self.fields, strict=True))
 
-    def all_valid(self, raws: list[object]) -> bool:
-        """Return True if a fast check shows that all are valid keys. False means that each must be checked.
-
-        The check succeeds for ASCII strings of legal length and for integers of 64 bits.
-        """
-        if self.composite:
-            return False
-        if self.fields[0].type == "integer":
-            integers = cast("list[int]", raws)
-            return set(map(type, raws)) == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
-        strings = cast("list[str]", raws)
-        try:
-            joined = "\0".join(strings)
-        except TypeError:  # A key is not a string.
-            return False
-        if not joined.isascii() or joined.count("\0") >= len(raws):
-            return False
-        lengths = set(map(len, strings))
-        return min(lengths) >= 1 and max(lengths) <= STRING_BYTES_MAX
+    def checked_all(self, raws: Sequence[object]) -> Sequence[Key] | None:
+        """Return the keys if a fast check shows that all are valid. None means that each must be checked."""
+        if not self.composite:
+            return cast("Sequence[Key]", raws) if _all_valid(raws, self.fields[0].type) else None
+        keys = cast("Sequence[Sequence[Part]]", raws)
+        if not set(map(type, keys)) <= {tuple, list} or set(map(len, keys)) != {len(self.fields)}:
+            return None
+        parts = zip(zip(*keys, strict=True), self.fields, strict=True)
+        return list(map(tuple, keys)) if all(_all_valid(column, field.type) for column, field in parts) else None
 
     def from_path(self, segments: Sequence[bytes]) -> Key:
         """Return the key with these percent-encoded path segments as its parts."""
@@ -153,6 +143,22 @@ class KeySchema(msgspec.Struct, frozen=True):
     def names(self) -> frozenset[str]:
         """Return the names of the named parts."""
         return frozenset(field.name for field in self.fields if field.name is not None)
+
+
+def _all_valid(raws: Sequence[object], kind: PartType) -> bool:
+    """Return whether all are strings that are certainly short enough, or integers of 64 bits."""
+    if kind == "integer":
+        integers = cast("Sequence[int]", raws)
+        return set(map(type, raws)) == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
+    strings = cast("Sequence[str]", raws)
+    try:
+        joined = "\0".join(strings)
+        joined.encode()
+    except (TypeError, UnicodeEncodeError):
+        return False
+    lengths = set(map(len, strings))
+    longest = STRING_BYTES_MAX if joined.isascii() else STRING_BYTES_MAX // 4
+    return joined.count("\0") < len(strings) and min(lengths) >= 1 and max(lengths) <= longest
 
 
 def checked_part(raw: object, kind: PartType) -> Part:

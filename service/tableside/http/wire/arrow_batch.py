@@ -171,8 +171,12 @@ def decode_keys(column: pa.ChunkedArray, spec: TableSpec) -> list[Any]:
     pairs = product(enumerate(names), enumerate(wanted))
     if not by_name and any(at != place and one.casefold() == other.casefold() for (at, one), (place, other) in pairs):
         raise MalformedRequest(f"the parts of the key must have the table's names: {', '.join(wanted)}")
-    order = wanted if by_name else names
-    return [None if key is None else tuple(key[name] for name in order) for key in column.to_pylist()]
+    parts = [part.to_pylist() for part in column.flatten()]
+    order = [names.index(name) for name in wanted] if by_name else range(len(names))
+    keys: list[Any] = list(zip(*(parts[at] for at in order), strict=True)) if names else [()] * len(column)
+    if column.null_count:
+        return [key if valid else None for key, valid in zip(keys, column.is_valid().to_pylist(), strict=True)]
+    return keys
 
 
 _ERRORS = {"code": pa.utf8(), "detail": pa.utf8(), "retriable": pa.bool_(), "applied": pa.utf8()}

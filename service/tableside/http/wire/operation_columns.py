@@ -81,7 +81,7 @@ class OperationColumns:
         self._spec = spec
         self._texts = texts
         self._doubtful: set[int] = set()
-        self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], list[Any]]] = {
+        self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], Sequence[Any]]] = {
             "value": self._values,
             "update": self._updates,
             "default": self._defaults,
@@ -103,7 +103,7 @@ class OperationColumns:
         count, kind = len(members["key"]), KINDS[op]
         self._doubtful = set(doubtful if _NEEDED.get(op, "key") in members else range(count))
         keys, schema = members["key"], self._spec.key
-        columns: dict[str, Any] = {"key": keys if schema.all_valid(keys) else self._each(schema.from_json, keys)}
+        columns: dict[str, Any] = {"key": schema.checked_all(keys) or self._each(schema.from_json, keys)}
         for name, cells in members.items():
             if name != "key":
                 columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
@@ -166,7 +166,7 @@ class OperationColumns:
             self._doubtful.update(at for at, cell in enumerate(cells) if cell in invalid)
         return [decoded[cell] for cell in cells]
 
-    def _values(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes]:
+    def _values(self, cells: list[Any], keys: Sequence[Key]) -> Sequence[bytes]:
         """Decode values. A value that repeats members of its key loses them."""
         if None in cells:
             self._doubtful.update(at for at, cell in enumerate(cells) if cell is None)
@@ -178,15 +178,15 @@ class OperationColumns:
             documents, rejected = values.parse_all(cells)
             self._doubtful.update(rejected)
             cells = self._blanked(cells)
-        encoded = values.encode_all(documents, cells if self._texts else ())
-        texts = [*(encoded if encoded is not None else self._each(values.encode, documents, b""))]
         if names := self._spec.key.names:
             for at, document in enumerate(documents):
                 if type(document) is dict and not names.isdisjoint(document):
                     try:
-                        texts[at] = values.encode(self._spec.key.without_key({**document}, keys[at]))
+                        documents[at] = self._spec.key.without_key({**document}, keys[at])
                     except TableError:
                         self._doubtful.add(at)
+        encoded = values.encode_all(documents, cells if self._texts else ())
+        texts = encoded if encoded is not None else self._each(values.encode, documents, b"")
         self._doubt_long(texts)
         return texts
 

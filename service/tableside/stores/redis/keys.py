@@ -94,7 +94,7 @@ class KeyNames:
         except UnicodeDecodeError:
             texts = []
         keys: list[Any] = [text[start:] for text in texts]
-        if self._is_plain and self._schema.all_valid(keys) and {text[:start] for text in texts} == {self.prefix}:
+        if self._is_plain and self._schema.checked_all(keys) and {text[:start] for text in texts} == {self.prefix}:
             return list(zip(texts, keys, strict=True))
         return [(name.decode(), key) for name in names if (key := self.to_key(name)) is not None]
 
