@@ -134,9 +134,9 @@ def _decode_rows(rows: pa.Table, spec: TableSpec, settings: ArrowOptions, column
 
 
 def _token(writer: str | None, sequence: int | None, common_writer: str | None) -> Any:
-    """Return the writer and sequence of a row, None if it has no token, or False if it has only a part of one."""
+    """Return the token of a row as in JSON, None if it has none, or False if it has only a part of one."""
     if sequence is not None and (writer := writer or common_writer) is not None:
-        return writer, sequence
+        return {"writer": writer, "sequence": sequence}
     return None if writer is None and sequence is None else False
 
 

@@ -47,8 +47,8 @@ class Member(msgspec.Struct, frozen=True):
     """A member of some kinds of operations. Null is the same as absent.
 
     `parse` returns the value of the `field` for a value of JSON or of one of the `parameters`, which are headers or
-    parts of queries, or raises InvalidOperation. `form` is its type in the document, `column` that in Arrow. Equal
-    values of the types `cells` are decoded once. If it is `lenient`, an operation of any kind may have it as null, and
+    parts of queries, or raises InvalidOperation. `form` is its type in the document, `column` that in Arrow. `cells`
+    are its types in a batch, none for an object. If it is `lenient`, an operation of any kind may have it as null, and
     a flag also as false. Requests that cannot have it `refuse` its parameters.
     """
 
@@ -79,11 +79,9 @@ def _if_match(raw: Any) -> tuple[str, ...]:
 def _token(raw: Any) -> operations.Token:
     if isinstance(raw, operations.Token):
         return raw
-    if isinstance(raw, dict) and raw.keys() == {"writer", "sequence"}:
-        raw = (raw["writer"], raw["sequence"])
-    if not isinstance(raw, tuple):
+    if not isinstance(raw, dict) or raw.keys() != {"writer", "sequence"}:
         raise InvalidOperation("a token must have the members writer and sequence")
-    return checked_token(*raw)
+    return checked_token(**raw)
 
 
 def _order(raw: Any) -> int:

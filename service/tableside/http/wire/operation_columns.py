@@ -231,7 +231,7 @@ class OperationColumns:
 
     def _options(self, member: Member, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
         if not member.cells:
-            return self._each(lambda cell: None if cell is None else member.parse(cell), cells)
+            return self._distinct(lambda text: member.parse(orjson.loads(text)), self._dumped(cells), _TEXTS)
         return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
 
     def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
