@@ -6,7 +6,7 @@ import pytest
 
 from tableside.core import values
 from tableside.core.errors import InvalidOperation, PreconditionFailed, RecordNotFound, Unsupported
-from tableside.core.operations import Delete, Get, Token
+from tableside.core.operations import Delete, Get, Token, Written
 from tableside.core.store import Store
 
 from .opening import Open, Opens, Time, needs
@@ -48,6 +48,23 @@ class Tokens(Opens):
         assert not (await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 2**63 - 1)))).replayed
         assert (await written(store, update("a", {"$inc": {"n": 1}}, token=Token("w", 2**63 - 1)))).replayed
         assert same(await value(store, "a"), {"n": 2})
+
+    async def test_the_puts_of_a_batch_are_replays_each_for_itself(self, store: Store) -> None:
+        before = {"none": "", "old": "w4", "same": "w5", "newer": "w6", "other": "v9", "both": "v1 w4", "last": "w6 v1"}
+        for key, tokens in before.items():
+            await written(store, put(key, {"n": 0}))
+            for token in tokens.split():
+                await written(store, put(key, {"n": 0}, token=Token(token[0], int(token[1]))))
+        keys = [*before, "absent"]
+        for replays in ({"same", "newer", "last"}, {*keys}):
+            outcomes = await store.apply([put(key, {"n": 1}, token=Token("w", 5)) for key in keys])
+            each = dict(zip(keys, outcomes, strict=True))
+            applied = {key: outcome for key, outcome in each.items() if isinstance(outcome, Written)}
+            assert {key for key, outcome in applied.items() if outcome.replayed} == replays
+            assert applied.keys() == {*keys}
+        assert [(await value(store, key))["n"] for key in before] == [1, 1, 0, 0, 1, 1, 0]
+        for key in ("other", "both", "last"):
+            assert (await written(store, put(key, {}, token=Token("v", 1)))).replayed
 
     async def test_writers_are_independent(self, store: Store) -> None:
         names = ["w", "W", "w ", "ü" * 128, "🛫", "a/b", "%", "1"]

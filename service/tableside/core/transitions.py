@@ -42,10 +42,18 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
     def __bool__(self) -> bool:
         return bool(self.writers or self.orders)
 
-    @staticmethod
-    def orders_of_all(order: int) -> bytes:
-        """Return the text of the orders after a put or a delete of which no member has a higher order."""
-        return b'{"":%d}' % order
+    @classmethod
+    def of_put(cls, token: Token | None, order: int | None) -> "Memory":
+        """Return what a record remembers that remembers nothing else than one put."""
+        writers = () if token is None else ((token.writer, token.sequence),)
+        return cls(writers, b"" if order is None else b'{"":%d}' % order)
+
+    def replaces(self, present: "Memory") -> bool:
+        """Return whether a put that leaves this memory certainly comes after one writer, the only one that is known."""
+        writers, before = self.writers, present.writers
+        if self.orders or present.orders or len(writers) != 1 or len(before) != 1:
+            return False
+        return writers[0][0] == before[0][0] and writers[0][1] > before[0][1]
 
 
 NO_MEMORY = Memory()

@@ -22,6 +22,7 @@ from ..core import (
     Clock,
     Estimate,
     Get,
+    Memory,
     NoOptions,
     Operation,
     Outcome,
@@ -121,7 +122,7 @@ class MemoryStore:
     async def _apply_batch(self, batch: Batch, budget: Budget) -> Sequence[Outcome]:
         if batch.kind is Get:
             return await self._apply_in_pieces(batch, budget, self._get_all)
-        if batch.kind is Put and batch.has_only("key", "value", "ttl_s"):
+        if batch.kind is Put and batch.has_only("key", "value", "ttl_s", "token"):
             return await self._apply_in_pieces(batch, budget, self._put_all)
         # One by one, because an update may take long.
         now, outcomes, yielder = self._clock(), list[Outcome](), Yielder()
@@ -134,7 +135,7 @@ class MemoryStore:
         return outcomes
 
     async def _apply_in_pieces(
-        self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Results]
+        self, batch: Batch, budget: Budget, apply: Callable[[Batch, int], Sequence[Outcome]]
     ) -> Sequence[Outcome]:
         outcomes, yielder = list[Sequence[Outcome]](), Yielder()
         for start in range(0, len(batch), PIECE_OPERATIONS):
@@ -182,19 +183,28 @@ class MemoryStore:
         expires_ms = [0 if record is None else record.expires_ms for record in found]
         return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
 
-    def _put_all(self, puts: Batch, now: int) -> Results:
-        """Put values without conditions, which the record does not remember: each is written, and the memory stays."""
-        records, memory_s = self._records, self.spec.delete_memory_s
+    def _put_all(self, puts: Batch, now: int) -> Sequence[Outcome]:
+        """Put values without conditions. Those are applied one by one that may have been applied before."""
+        records, memory_s, decided = self._records, self.spec.delete_memory_s, dict[int, Outcome]()
+        tokens = puts.cells("token")
+        memories = {token: NO_MEMORY if token is None else Memory.of_put(token, None) for token in set(tokens)}
         keys, values = self.spec.key.encode_all(puts.keys, b""), puts.cells("value")
         etags = [f"{number:x}" for number in itertools.islice(self._etags, len(puts))]
         expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
-        for key, value, etag, expires_ms in zip(keys, values, etags, expiries, strict=True):
-            stored: Stored | None = records.get(key)
+        for at, (key, value, etag, expires_ms) in enumerate(zip(keys, values, etags, expiries, strict=True)):
+            memory, stored = memories[tokens[at]], records.get(key)
             if stored is not None and stored.memory is not NO_MEMORY:
                 stored = stored.remembered(now, memory_s)
-            records[key] = Stored(value, etag, expires_ms, NO_MEMORY if stored is None else stored.memory)
+                present = NO_MEMORY if stored is None else stored.memory
+                if not memory:
+                    memory = present
+                elif present and not memory.replaces(present):
+                    decided[at] = self._apply_one(puts[at], now)
+                    continue
+            records[key] = Stored(value, etag, expires_ms, memory)
         self._sweep(len(puts), now)
-        return Results(Written, put_columns(puts, etags, expiries))
+        written = Results(Written, put_columns(puts, etags, expiries))
+        return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
 
     def _apply_one(self, operation: Operation, now: int) -> Outcome:
         key = self.spec.key.encode(operation.key)

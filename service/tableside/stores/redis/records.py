@@ -186,7 +186,7 @@ def _token(token: Token | None) -> bytes:
 
 
 def _order(order: int | None) -> bytes:
-    return b"" if order is None else Memory.orders_of_all(order)
+    return Memory.of_put(None, order).orders
 
 
 def is_simple(token: Token) -> bool:

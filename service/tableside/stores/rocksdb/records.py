@@ -86,13 +86,9 @@ def pack_memory(memory: Memory) -> Packed:
 
 def pack_puts(puts: Batch) -> list[Packed]:
     """Return what a record remembers that remembers nothing else than one of these puts."""
-    tokens, orders = puts.cells("token"), puts.cells("order")
-    writers = {token: () if token is None else ((token.writer, token.sequence),) for token in set(tokens)}
-    if not puts.has("order"):
-        packed = {token: pack_memory(Memory(writers[token])) for token in writers}
-        return [packed[token] for token in tokens]
-    texts = [b"" if order is None else Memory.orders_of_all(order) for order in orders]
-    return [pack_memory(Memory(writers[token], text)) for token, text in zip(tokens, texts, strict=True)]
+    each = list(zip(puts.cells("token"), puts.cells("order"), strict=True))
+    packed = {remembered: pack_memory(Memory.of_put(*remembered)) for remembered in set(each)}
+    return [packed[remembered] for remembered in each]
 
 
 def remembers_writes(raw: bytes) -> bool:
