@@ -224,8 +224,8 @@ class MemoryStore:
         """Remove the expired ones among the next records."""
         start, records = self._sweep_index, self._records
         keys = list(records.islice(start, start + EXPIRY_CHECKS_PER_WRITE * writes))
-        expiring = [key for key in keys if records[key].expires_ms]
-        expired = [key for key in expiring if not records[key].remembered(now, self.spec.delete_memory_s)]
+        passed = [key for key in keys if 0 < records[key].expires_ms <= now]
+        expired = [key for key in passed if not records[key].remembered(now, self.spec.delete_memory_s)]
         for key in expired:
             del records[key]
         self._sweep_index = start + len(keys) - len(expired) if keys else 0
