@@ -65,7 +65,7 @@ Each result takes only its own length in memory. Results of `orjson` take 4 KiB 
 """
 
 
-class Edit(msgspec.Struct, frozen=True):
+class Edit(msgspec.Struct, frozen=True, gc=False):
     """One operator at one path.
 
     The operand of `$push`, `$addToSet` and `$pull` is the array of elements. That of a `$push` with modifiers is an

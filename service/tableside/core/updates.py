@@ -23,13 +23,13 @@ PACKED_BYTES_MIN = 256
 """Changes with a shorter text are kept as objects: 10,000 of them take a few megabytes."""
 
 
-class MergePatch(msgspec.Struct, frozen=True):
+class MergePatch(msgspec.Struct, frozen=True, gc=False):
     """A merge patch (RFC 7396): members replace, objects merge, null removes."""
 
     patch: JsonObject
 
 
-class Edits(msgspec.Struct, frozen=True):
+class Edits(msgspec.Struct, frozen=True, gc=False):
     """An operator document. Its paths are distinct, and none is the parent of another."""
 
     edits: tuple[Edit, ...]
@@ -46,7 +46,7 @@ def for_present(change: Change) -> Change:
     return change if len(kept) == len(change.edits) else Edits(tuple(kept))
 
 
-class Changes(msgspec.Struct, frozen=True):
+class Changes(msgspec.Struct, frozen=True, gc=False):
     """A validated update: its changes are applied to a value in order, as one step.
 
     `text` is their JSON. `kept` are the changes of a short text. Each iteration of a long one unpacks them.
