@@ -1,9 +1,10 @@
 """Updates that a script applies in one round trip: edits of top-level members whose operators have `in_text`.
 
-The script changes a record only if the result is certain, and equals that of `transition`: the text is one that the
-service wrote, each changed member is at the top level before any nested object, and numbers are integers that Lua
-represents exactly. In canonical text, `"name":` after `{` or `,` is always the name of a member, because a quote within
-a string is escaped. Compare-and-set decides all other updates, and all errors.
+A merge patch sets members as `$set` does, unless it has null or an object. The script changes a record only if the
+result is certain, and equals that of `transition`: the text is one that the service wrote, each changed member is at
+the top level before any nested object, and numbers are integers that Lua represents exactly. In canonical text,
+`"name":` after `{` or `,` is always the name of a member, because a quote within a string is escaped. Compare-and-set
+decides all other updates, and all errors.
 """
 
 import re
