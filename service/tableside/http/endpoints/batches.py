@@ -19,10 +19,10 @@ from ..wire.answers import ARROW, JSON, Encoded, bounded, with_errors, with_max_
 from ..wire.members import MEMBERS, OUTCOME_MEMBERS
 from ..wire.operation_columns import DecodedBatch
 from ..wire.projections import VALUES_MIN, common_fields, project_outcomes, projection
-from ..wire.request_headers import Preferences, check_accepts
+from ..wire.request_headers import Preferences
 from . import models
 from .document import TABLE_ERRORS, binary, errors, json_body, request_body, response
-from .parameters import Accept, CacheControl, Prefer, TableName
+from .parameters import CacheControl, Prefer, TableName
 from .routing import FORGETS, SHORT_BODY_BYTES_MAX, ServiceRequest, check_any, new_router
 
 COPIED_BYTES_MAX = 2**22
@@ -83,13 +83,12 @@ async def apply_batch(
     options: Annotated[arrow_batch.ArrowOptions, Depends()],
     max_age_s: CacheControl = None,
     prefer: Prefer = None,
-    accept: Accept = None,
 ) -> Response:
     """Apply a batch of operations."""
     # A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
     # If no token is required, this prevents such pages from writing.
     media = request.media_type((JSON, ARROW), default=JSON if request.header("origin") is None else None)
-    check_accepts(accept, media)
+    request.check_accepts(media)
     if refused := request.refused("batch", "all"):  # Ignoring it could apply the batch twice, or undo newer writes.
         article = "an" if refused[1][0] in "aeiou" else "a"
         raise MalformedRequest(f"{refused[0]} does not apply to a batch: give each operation {article} {refused[1]}")

@@ -18,7 +18,7 @@ from ..wire.members import IdempotencyKey
 from ..wire.request_headers import INTEGER_MAX, parse_integer
 from .document import TABLE_ERRORS, errors, json_body, request_body, response
 from .models import GenerationEntry, GenerationList, NewGeneration
-from .parameters import AcceptJson, TableName
+from .parameters import TableName
 from .routing import ServiceRequest, check_read, check_write, new_router
 
 router = new_router("generations")
@@ -41,8 +41,9 @@ Expected: TypeAlias = Annotated[
     dependencies=[Depends(check_read)],
     responses={200: response("The generations.", model=GenerationList), **errors(*TABLE_ERRORS, "not_acceptable")},
 )
-async def list_generations(request: ServiceRequest, table: TableName, accept: AcceptJson = None) -> Response:
+async def list_generations(request: ServiceRequest, table: TableName) -> Response:
     """List the complete contents that a table has."""
+    request.check_accepts()
     found = await (await request.catalog.generations(table)).listed()
     return json_response({"generations": [_entry(generation, size) for generation, size in found]})
 
@@ -57,15 +58,14 @@ async def list_generations(request: ServiceRequest, table: TableName, accept: Ac
         **errors(*_CHANGE_ERRORS, "too_large", "unsupported_media_type"),
     },
 )
-async def create_generation(
-    request: ServiceRequest, table: TableName, key: IdempotencyKey = None, accept: AcceptJson = None
-) -> Response:
+async def create_generation(request: ServiceRequest, table: TableName, key: IdempotencyKey = None) -> Response:
     """Create an empty content of a table, to load it under its number and then activate it.
 
     Its records are written and read as those of a table of the name `planes@8`. Readers of `planes` do not see them
     before the activation. If it is not written for `generations_idle_s`, it is removed. A request with the same
     `Idempotency-Key` returns the same generation while it loads.
     """
+    request.check_accepts()
     request.media_type((JSON,), default=JSON)
     note = _note(await request.read_body())
     generations = await request.catalog.generations(table, create=True)
@@ -83,13 +83,14 @@ async def create_generation(
     },
 )
 async def activate_generation(
-    request: ServiceRequest, table: TableName, generation: Number, expected: Expected = None, accept: AcceptJson = None
+    request: ServiceRequest, table: TableName, generation: Number, expected: Expected = None
 ) -> Response:
     """Make a content of a table the one that requests without a number read and write.
 
     Of the earlier ones the table keeps `generations_kept`, which can be activated again. Older ones that load are
     removed.
     """
+    request.check_accepts()
     number = _number(request, generation)
     found = await (await request.catalog.generations(table)).activate(number, expected)
     return json_response(_entry(found, Estimate()))
@@ -101,10 +102,9 @@ async def activate_generation(
     dependencies=[Depends(check_write)],
     responses={204: response("Removed, or absent before."), **errors(*_CHANGE_ERRORS, "precondition_failed")},
 )
-async def delete_generation(
-    request: ServiceRequest, table: TableName, generation: Number, accept: AcceptJson = None
-) -> Response:
+async def delete_generation(request: ServiceRequest, table: TableName, generation: Number) -> Response:
     """Remove a content of a table that is not the current one."""
+    request.check_accepts()
     number = _number(request, generation)
     await (await request.catalog.generations(table)).remove(number)
     return Response(status_code=204)

@@ -1,12 +1,12 @@
 """The parameters of requests: the name, the description and the parser of each, declared once.
 
-Those that give members of operations are in `wire.members`.
+Those that give members of operations are in `wire.members`. `Accept` is none of them: OpenAPI describes it by the media
+types of the responses.
 
 An endpoint names its parameters in its signature. If a request has one, `Endpoint` calls its parser with the text.
 FastAPI describes them in the OpenAPI document with the given schema, since parsers decide themselves what they accept.
 """
 
-from functools import partial
 from typing import Annotated, Any, TypeAlias
 
 from fastapi import Header, Path, Query
@@ -15,7 +15,6 @@ from pydantic import PlainValidator, WithJsonSchema
 from ...core.keys import STRING_BYTES_MAX
 from ...settings import NAME
 from ..wire import request_headers
-from ..wire.answers import JSON
 from ..wire.members import ETAG, ETAGS
 from ..wire.operation_members import parse_partitions_query
 from ..wire.projections import Fields
@@ -95,14 +94,3 @@ CacheControl: TypeAlias = Annotated[
         "applies to every get.",
     ),
 ]
-
-
-Accept: TypeAlias = Annotated[str | None, Header(alias="Accept", include_in_schema=False)]
-"""Not described as a parameter, because OpenAPI describes it by the media types of the responses."""
-
-AcceptJson: TypeAlias = Annotated[
-    None,
-    PlainValidator(partial(request_headers.check_accepts, media=JSON)),
-    Header(alias="Accept", include_in_schema=False),
-]
-"""For endpoints that answer in JSON only. The parser rejects requests that do not accept it."""

@@ -32,7 +32,7 @@ from ..wire.answers import JSON, RECORD_NOT_FOUND, rfc3339, status
 from ..wire.members import OF_KIND, OUTCOME_MEMBERS, given_by
 from ..wire.operation_members import choose_partitions, operation_partitions, update_members
 from ..wire.projections import project_value
-from ..wire.request_headers import Preferences, check_accepts, matches_etag
+from ..wire.request_headers import Preferences, matches_etag
 from . import parameters
 from .document import (
     TABLE_ERRORS,
@@ -124,9 +124,9 @@ async def get_record(
     if_none_match: parameters.IfNoneMatch = None,
     max_age_s: parameters.CacheControl = None,
     prefer: parameters.Prefer = None,
-    accept: parameters.AcceptJson = None,
 ) -> Response:
     """Get a record's value."""
+    request.check_accepts()
     if refused := request.refused("all"):
         raise InvalidOperation(f"a get has no {refused[1]}")
     opened = await request.within(prefer, request.catalog.table(table))
@@ -170,7 +170,7 @@ DeleteOptions = _options("delete")
 _NOT_GIVEN = {"put": PutOptions(), "update": UpdateOptions(), "delete": DeleteOptions()}
 
 
-def _given(kind: str, options: Any, accept: str | None = None) -> dict[str, Any]:
+def _given(request: ServiceRequest, kind: str, options: Any) -> dict[str, Any]:
     """Return the members of the operation that the parameters give. Raise NotAcceptable for a value."""
     members: dict[str, Any] = {"op": kind}
     if options == _NOT_GIVEN[kind]:
@@ -183,7 +183,7 @@ def _given(kind: str, options: Any, accept: str | None = None) -> dict[str, Any]
                 raise MalformedRequest(f"{' and '.join(reversed([*member.parameters]))} cannot be combined")
             members[member.name] = given
     if kind != "delete" and options.prefer is not None and options.prefer.representation:
-        check_accepts(accept, JSON)
+        request.check_accepts()
         members["return"] = True
     return members
 
@@ -204,7 +204,6 @@ async def put_record(
     table: parameters.TableName,
     key: parameters.KeyPath,
     options: Annotated[Any, Depends(PutOptions)],
-    accept: parameters.Accept = None,
 ) -> Response:
     """Put a record.
 
@@ -213,7 +212,7 @@ async def put_record(
     """
     request.media_type((JSON,), default=JSON)
     body = await request.read_body()
-    return await _write(request, key, _given("put", options, accept), options.prefer, body, _put_members)
+    return await _write(request, key, _given(request, "put", options), options.prefer, body, _put_members)
 
 
 @router.patch(
@@ -237,7 +236,6 @@ async def patch_record(
     table: parameters.TableName,
     key: parameters.KeyPath,
     options: Annotated[Any, Depends(UpdateOptions)],
-    accept: parameters.Accept = None,
 ) -> Response:
     """Update a record, or create it from a default.
 
@@ -251,7 +249,7 @@ async def patch_record(
     _refuse_if_none_match(request)
     body = await request.read_body()
     decode = _update_members if media == JSON else _patch_members
-    return await _write(request, key, _given("update", options, accept), options.prefer, body, decode)
+    return await _write(request, key, _given(request, "update", options), options.prefer, body, decode)
 
 
 @router.delete(
@@ -273,7 +271,7 @@ async def delete_record(
 ) -> Response:
     """Delete a record."""
     _refuse_if_none_match(request)
-    return await _write(request, key, _given("delete", options), options.prefer)
+    return await _write(request, key, _given(request, "delete", options), options.prefer)
 
 
 def _refuse_if_none_match(request: ServiceRequest) -> None:

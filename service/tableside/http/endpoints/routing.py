@@ -37,10 +37,11 @@ from ...core import (
 )
 from ...settings import NAME, LimitSettings
 from ..request_context import SCOPE_KEY, RequestContext
+from ..wire.answers import JSON
 from ..wire.members import MEMBERS
 from ..wire.operation_members import display_name
 from ..wire.problems import MethodNotAllowed, NotFound, UnsupportedMediaType
-from ..wire.request_headers import Preferences, parse_preferences
+from ..wire.request_headers import Preferences, check_accepts, parse_preferences
 
 SHORT_BODY_BYTES_MAX = 2**16
 """The maximum size of a body with one operation that the event loop decodes itself. A thread decodes longer ones."""
@@ -110,6 +111,10 @@ class ServiceRequest(Request):
         ):
             raise UnsupportedMediaType(f"the body must be one of: {', '.join(sorted(known))}")
         return essence.strip().lower()
+
+    def check_accepts(self, media: str = JSON) -> None:
+        """Raise NotAcceptable if `Accept` excludes the media type of the response."""
+        check_accepts(self.header("accept"), media)
 
     async def read_body(self) -> bytes:
         """Read the whole body, and note when it was received. Raise TooLarge if it exceeds `body_bytes_max`.
@@ -191,7 +196,7 @@ def check_write(request: ServiceRequest) -> None:
 _NAME = re.compile(rf"{NAME[1:-1]}(@(runs|[0-9]{{1,18}}))?")
 _TABLES = "/v1/tables/"
 
-_LISTS = frozenset({b"accept", b"cache-control", b"if-match", b"if-none-match", b"prefer"})
+_LISTS = frozenset({b"cache-control", b"if-match", b"if-none-match", b"prefer"})
 """Headers that are lists, so that they may be repeated."""
 
 

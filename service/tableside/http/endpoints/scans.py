@@ -18,7 +18,7 @@ from ..wire.pages import generation_of, open_sealed, seal
 from ..wire.request_headers import parse_integer, preferred_media_type
 from .document import TABLE_ERRORS, binary, errors, link, response
 from .models import DeletedPage, Page, Splits
-from .parameters import Accept, AcceptJson, FieldsQuery, Prefer, TableName, count, text
+from .parameters import FieldsQuery, Prefer, TableName, count, text
 from .routing import ServiceRequest, check_read, check_write, new_router
 
 PAGE_RECORDS_DEFAULT = 1000
@@ -78,7 +78,6 @@ async def scan_records(
     ] = None,
     fields: FieldsQuery = None,
     prefer: Prefer = None,
-    accept: Accept = None,
 ) -> Response:
     """Scan records, page by page.
 
@@ -86,7 +85,7 @@ async def scan_records(
     the scan ends only if the cursor is null.
     """
     opened = await request.within(prefer, request.catalog.table(table, generation_of(cursor or split)))
-    media, spec = preferred_media_type(accept, (JSON, ARROW)), opened.spec
+    media, spec = preferred_media_type(request.header("accept"), (JSON, ARROW)), opened.spec
     scope = _seal_scope(spec, prefix, partition, split)
     if partitions is not None:
         scope = (*scope, partitions)
@@ -133,13 +132,13 @@ async def delete_records(
         Text, Query(description="The cursor of the previous page. `prefix`, `partition` or `all` must be the same.")
     ] = None,
     prefer: Prefer = None,
-    accept: AcceptJson = None,
 ) -> Response:
     """Delete the records that a scan would return, with their tokens and orders, page by page.
 
     Exactly one of `prefix`, `partition` and `all` chooses the records. The records of all partitions of a partitioned
     table are deleted. Records that are written meanwhile may stay or go. Others may remain until the cursor is null.
     """
+    request.check_accepts()
     if [prefix, partition, everything].count(None) != 2 or prefix == "" or everything not in (None, "true"):
         raise MalformedRequest("a request needs exactly one of prefix, which must not be empty, partition and all=true")
     if refused := request.refused("all"):  # Ignoring it would delete newer records.
@@ -187,12 +186,12 @@ async def list_splits(
         Query(alias="count", description="Maximum number of splits."),
     ] = SPLITS_DEFAULT,
     prefer: Prefer = None,
-    accept: AcceptJson = None,
 ) -> Response:
     """Split a table for parallel readers.
 
     The splits are disjoint and together cover the table.
     """
+    request.check_accepts()
     opened = await request.within(prefer, request.catalog.table(table))
     splits = await opened.splits(number, request.budget(opened, prefer))
     spec = opened.spec

@@ -23,7 +23,7 @@ from ..wire.answers import JSON
 from ..wire.problems import NotFound
 from .document import DESCRIPTION_ERRORS, errors, response
 from .models import Liveness, Readiness, Table, Tables
-from .parameters import AcceptJson, TableName
+from .parameters import TableName
 from .routing import ServiceRequest, check_any, new_router
 
 PUBLIC: dict[str, Any] = {"security": []}
@@ -51,8 +51,9 @@ tables, router = new_router("tables"), new_router("service")
         **errors(*DESCRIPTION_ERRORS),
     },
 )
-async def list_tables(request: ServiceRequest, accept: AcceptJson = None) -> Response:
+async def list_tables(request: ServiceRequest) -> Response:
     """List the tables."""
+    request.check_accepts()
     limits, may_any = request.limits, request.caller.may_any
     entries = [entry for entry in request.catalog.entries() if may_any(entry.spec.name)]
     return json_response({"tables": [describe(entry, limits, defaults=False) for entry in entries]})
@@ -66,8 +67,9 @@ async def list_tables(request: ServiceRequest, accept: AcceptJson = None) -> Res
         **errors(*DESCRIPTION_ERRORS, "table_not_found", "invalid_operation", "unsupported", "store_unavailable"),
     },
 )
-async def describe_table(request: ServiceRequest, table: TableName, accept: AcceptJson = None) -> Response:
+async def describe_table(request: ServiceRequest, table: TableName) -> Response:
     """Describe a table."""
+    request.check_accepts()
     await request.catalog.table(table)
     return json_response(describe(request.catalog.entry(table), request.limits))
 
