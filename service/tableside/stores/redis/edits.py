@@ -156,7 +156,8 @@ class RecordEditor:
         self._writes = writes
         self._spec = spec
         # A stored member that is named like a key field makes the script leave the record unchanged.
-        self._absent: list[_Word] = [("absent", f'"{name}":', 0, "") for name in sorted(spec.key.names)]
+        self._key_names = spec.key.names
+        self._absent: list[_Word] = [("absent", f'"{name}":', 0, "") for name in sorted(self._key_names)]
         self._known_plan = lru_cache(PLANS_MAX)(self._make_plan)
 
     async def apply(self, updates: Batch, until: float) -> Sequence[Outcome]:
@@ -222,12 +223,12 @@ class RecordEditor:
             edits = tuple([Edit("$set", (name,), member) for name, member in change.patch.items()])
         else:
             return None  # It removes members, or merges objects.
-        words, key_names = list[_Word](), self._spec.key.names
+        words = list[_Word]()
         for edit in edits:
             name, operand, in_text = edit.path[0], edit.operand, OPERATORS[edit.operator].in_text
             number = operand if type(operand) is int and abs(operand) <= INTEGER_MAX else None
             suits = in_text == "any" or (in_text == "integer" and number is not None)
-            if len(edit.path) > 1 or not suits or name in key_names or not _SIMPLE_NAME.fullmatch(name):
+            if len(edit.path) > 1 or not suits or name in self._key_names or not _SIMPLE_NAME.fullmatch(name):
                 return None
             words.append((edit.operator, f'"{name}":', number or 0, orjson.dumps(operand).decode()))
         return words
