@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 from fastapi import FastAPI
+from starlette.datastructures import State
 
 from . import __version__
 from .auth import Auth
@@ -36,6 +37,15 @@ from .telemetry import Exposition, logs, traces
 
 SAMPLE_INTERVAL_S = 1.0
 """The interval at which each worker process publishes its counters and updates its gauges."""
+
+
+class ServiceState(State):
+    """The settings, the catalog and the metrics as plain attributes: those of `State` take ten times as long."""
+
+    settings: Settings
+    exposition: Exposition
+    catalog: Catalog
+    __setattr__ = object.__setattr__  # type: ignore[assignment]  # Starlette names the parameters
 
 
 def create_app(
@@ -115,8 +125,8 @@ def create_app(
         redoc_url=None,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
-    app.state.settings = settings
-    app.state.exposition = exposition
+    app.state = ServiceState()
+    app.state.settings, app.state.exposition = settings, exposition
     app.openapi = partial(openapi, __version__)  # type: ignore[method-assign]  # FastAPI's documented way
     observers: list[Observer] = [RequestMetrics(registry), CallerMetrics(registry, settings.auth), access_log]
     bytes_max = settings.limits.body_bytes_max
