@@ -52,7 +52,6 @@ _UNSIGNED = tuple(map(re.compile, (rb"9[2-9][0-9]{17}", rb"1[0-8][0-9]{18}")))
 
 _UNCHECKED_BYTES_MAX = 2**12  # too short to exceed a limit on elements or slow numbers
 
-
 _DECODER: msgspec.json.Decoder[Json] = msgspec.json.Decoder()
 _NORMALIZING: msgspec.json.Decoder[Json] = msgspec.json.Decoder(float_hook=lambda text: normalize_number(float(text)))
 

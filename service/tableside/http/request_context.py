@@ -30,7 +30,6 @@ DRAINING_KEY = "tableside.draining"
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 """Paths that are never failures. They are requested all the time, so the log shows them only when they fail."""
 
-
 METHODS = frozenset({"GET", "HEAD", "PUT", "PATCH", "DELETE", "POST", "OPTIONS"})
 
 

@@ -106,7 +106,6 @@ class TableSettings(BaseModel, frozen=True, extra="forbid"):
 TableLocation: TypeAlias = tuple[str, str]
 """Where a table keeps records: the name of a store, and the table's name in that store."""
 
-
 HostName = Annotated[str, Field(pattern=r"^(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?$")]
 """A host name as clients send it, without a port. `*.` in front matches every name below it."""
 

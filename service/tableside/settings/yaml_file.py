@@ -94,7 +94,6 @@ def _yaml_problem(error: yaml.YAMLError) -> str:
 _QUOTED_NAME = re.compile(r"\b(alias|anchor|the tag|tag handle) .*", re.DOTALL)
 """Text that PyYAML quotes if it takes a value for an alias or a tag, such as a password that begins with `*` or `!`."""
 
-
 _PROBLEMS = {
     "found undefined alias": "found undefined alias; a text that begins with * needs quotes",
     "but found another document": "there is more than one YAML document",

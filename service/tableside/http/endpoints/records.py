@@ -305,11 +305,11 @@ async def _write(
     found = await request.within(prefer, request.catalog.table_or_spec(request.table_name))
     spec = found if isinstance(found, TableSpec) else found.spec
     returns = "return" in members
-    build = partial(_operation, spec, _key(spec, key), members, body, decode)
+    given = (spec, _key(spec, key), members, body, decode)
     if len(body) > SHORT_BODY_BYTES_MAX:
-        operation = await run_in_thread(build, request.budget(found, prefer))
+        operation = await run_in_thread(partial(_operation, *given), request.budget(found, prefer))
     else:
-        operation = build()
+        operation = _operation(*given)
     if isinstance(operation, Delete) and operation.forget:
         request.context.detail = FORGETS
     partitions = operation_partitions(spec, operation) if spec.partitions else ()

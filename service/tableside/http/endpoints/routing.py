@@ -54,7 +54,6 @@ _REFUSED = {
 }
 _BODY_CODINGS = frozenset({b"content-encoding", b"transfer-encoding"})
 
-
 Found = TypeVar("Found")
 
 

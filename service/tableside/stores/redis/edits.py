@@ -135,7 +135,6 @@ end)
 """
 )
 
-
 _Word: TypeAlias = tuple[str, str, int, str]
 """An edit for the script: the operator, the member's name in JSON with a colon, the operand and its text."""
 

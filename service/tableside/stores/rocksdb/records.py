@@ -51,7 +51,6 @@ _END = 2**31 - 1
 
 _UNKNOWN_FORMAT = "another tool or a later version wrote the record, and it is not a JSON object"
 
-
 Packed: TypeAlias = tuple[int, bytes]
 """The flags and the bytes of what a record remembers."""
 
