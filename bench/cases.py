@@ -24,6 +24,7 @@ Form: TypeAlias = Literal["Arrow", "JSON"]
 
 ARROW = "application/vnd.apache.arrow.stream"
 INCREMENT = {"$inc": {"seats": 1}}
+COMPOSITE = {"tail": "string", "number": "integer"}
 WRITER = "bench"
 SEQUENCE = 1 << 60
 """The sequence in a prepared body. Each sending replaces it by the time in nanoseconds, so no write is a repetition."""
@@ -38,7 +39,8 @@ ROWS_FOR_A_BAD_ONE = 1000
 class Case:
     """The options of a batch. `ratio_min` is the lowest acceptable ratio of its rate to that of the plainest batch.
 
-    `sets`: an update sets a member instead of adding to it, which an ordered update cannot.
+    `sets`: an update sets a member instead of adding to it, which an ordered update cannot. `own`: each update has its
+    own operand. `composite`: the key has a second part. `doubles`: values have a double that equals an integer.
     """
 
     name: str
@@ -51,6 +53,9 @@ class Case:
     token: bool = False
     order: bool = False
     sets: bool = False
+    own: bool = False
+    composite: bool = False
+    doubles: bool = False
     op_column: bool = False
     bad_rows: bool = False
 
@@ -62,11 +67,14 @@ class Case:
     @property
     def settings(self) -> Mapping[str, Any]:
         """Return the settings of its table, without the store."""
+        if self.composite:
+            return {"key": COMPOSITE}
         return {"key": {self.key_name: "string"}} if self.key_name else {}
 
     def value(self, key: str) -> bytes:
         """Return the value of the record with this key."""
-        return records.value(int(key[1:]), self.value_bytes)
+        value = records.value(int(key[1:]), self.value_bytes)
+        return value.replace(b'"speed":12.5', b'"speed":120.0') if self.doubles else value
 
     def failures(self, op: Op, rows: int) -> int:
         """Return the number of invalid rows in a batch of this size."""
@@ -87,6 +95,8 @@ _WRITES = (
     Case("1 KB", 0.35, value_bytes=1000),
     Case("1 bad row in 1,000", 0.85, bad_rows=True),
     OP_COLUMN,
+    Case("composite key", 0.5, composite=True),
+    Case("whole doubles", 0.5, doubles=True),
     REALISTIC,
     REALISTIC_LARGE,
 )
@@ -98,10 +108,15 @@ CASES: Mapping[Op, Sequence[Case]] = {
         Case("fields", 0.5, fields=("seats", "year")),
         Case("1 KB", 0.35, value_bytes=1000),
         OP_COLUMN,
+        Case("composite key", 0.5, composite=True),
         REALISTIC,
         REALISTIC_LARGE,
     ),
-    "update": (*_WRITES, Case("named key, default", 0.85, key_name="tailnum", default=True)),
+    "update": (
+        *_WRITES,
+        Case("named key, default", 0.85, key_name="tailnum", default=True),
+        Case("own operands", 0.5, own=True),
+    ),
 }
 """The measured cases of each operation, the baseline first. Cases with one name use one table."""
 
@@ -149,10 +164,15 @@ def _operations(op: Op, keys: Sequence[str], case: Case) -> list[dict[str, Any]]
         members["token"] = {"writer": WRITER, "sequence": SEQUENCE}
     if op != "get" and case.order:
         members["order"] = SEQUENCE
-    operations = [{"op": op, "key": key, **members} for key in keys]
-    if op == "put":
-        for operation in operations:
-            operation["value"] = orjson.Fragment(case.value(operation["key"]))
+    numbers = [int(key[1:]) for key in keys]
+    operations: list[dict[str, Any]] = [{"op": op, "key": key, **members} for key in keys]
+    for operation, key, number in zip(operations, keys, numbers, strict=True):
+        if case.composite:
+            operation["key"] = [key, number]
+        if op == "put":
+            operation["value"] = orjson.Fragment(case.value(key))
+        if op == "update" and case.own:
+            operation["update"] = {"$inc": {"seats": number}}
     for index in range(case.failures(op, len(keys))):
         operations[index * ROWS_FOR_A_BAD_ONE]["value" if op == "put" else "update"] = BAD
     return operations
@@ -167,6 +187,8 @@ def _arrow(operations: Sequence[Mapping[str, Any]], path: str, *, op_column: boo
     if "token" in columns:
         columns["sequence"] = [token["sequence"] for token in columns.pop("token")]
         parameters["writer"] = WRITER
+    if isinstance(columns["key"][0], list):
+        columns["key"] = [dict(zip(COMPOSITE, key, strict=True)) for key in columns["key"]]
     for name in columns.keys() & {"value", "update", "default"}:
         columns[name] = ["{" if document == BAD else orjson.dumps(document).decode() for document in columns[name]]
     return Request("POST", f"{path}?{urlencode(parameters)}", _stream(columns), ARROW)
