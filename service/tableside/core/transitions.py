@@ -44,12 +44,12 @@ class Memory(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of_put(cls, token: Token | None, order: int | None) -> "Memory":
-        """Return what a record remembers that remembers nothing else than one put."""
+        """Return the memory of a record that remembers only this put."""
         writers = () if token is None else ((token.writer, token.sequence),)
         return cls(writers, b"" if order is None else b'{"":%d}' % order)
 
     def replaces(self, present: "Memory") -> bool:
-        """Return whether a put that leaves this memory certainly comes after one writer, the only one that is known."""
+        """Return whether a put follows the only remembered write, which is an earlier one of the same writer."""
         writers, before = self.writers, present.writers
         if self.orders or present.orders or len(writers) != 1 or len(before) != 1:
             return False

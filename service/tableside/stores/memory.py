@@ -184,7 +184,7 @@ class MemoryStore:
         return Results(Record, columns | ({"expires_ms": expires_ms} if any(expires_ms) else {}))
 
     def _put_all(self, puts: Batch, now: int) -> Sequence[Outcome]:
-        """Put values without conditions. Those are applied one by one that may have been applied before."""
+        """Put values without conditions. A put that may be a repetition is applied alone."""
         records, memory_s, decided = self._records, self.spec.delete_memory_s, dict[int, Outcome]()
         tokens = puts.cells("token")
         memories = {token: NO_MEMORY if token is None else Memory.of_put(token, None) for token in set(tokens)}
