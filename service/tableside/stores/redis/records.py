@@ -200,19 +200,14 @@ READ = Script(
     FAILURE
     + """
 -- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
--- of keys that are not strings.
-local values, expiries, wrong_types, expiring = {}, {}, {}, false
+-- of keys that are not strings. PEXPIRETIME returns -2 for an absent key.
+local values, expiries, wrong_types, expiring = redis.pcall('MGET', unpack(KEYS)), {}, {}, false
+if values.err then return failure(values) end
 for index, key in ipairs(KEYS) do
-  local value, expires = redis.pcall('GET', key), 0
-  if type(value) == 'table' then
-    if string.sub(value.err, 1, 9) ~= 'WRONGTYPE' then return failure(value) end
-    wrong_types[#wrong_types + 1] = index
-    value = false
-  elseif value then
-    expires = redis.call('PEXPIRETIME', key)
-    if expires > 0 then expiring = true else expires = 0 end
-  end
-  values[index], expiries[index] = value, expires
+  local expires = redis.call('PEXPIRETIME', key)
+  if not values[index] and expires ~= -2 then wrong_types[#wrong_types + 1] = index end
+  expiring = expiring or expires > 0
+  expiries[index] = math.max(expires, 0)
 end
 return {values, expiring and expiries or {}, wrong_types}
 """

@@ -96,7 +96,7 @@ local function failure(error)
   if string.find(text, "can't run this command", 1, true) then
     local denied = {}
     for command in string.gmatch(
-      'GET SET EXISTS UNLINK GETRANGE SETRANGE PEXPIREAT PEXPIRETIME PERSIST ZCARD ZSCORE', '%u+') do
+      'GET MGET SET EXISTS UNLINK GETRANGE SETRANGE PEXPIREAT PEXPIRETIME PERSIST ZCARD ZSCORE', '%u+') do
       if not redis.acl_check_cmd(command, KEYS[1]) then table.insert(denied, command) end
     end
     text = "ERR ACL failure in script: no permissions to run the '" .. table.concat(denied, ', ') .. "' command"
