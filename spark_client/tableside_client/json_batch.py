@@ -64,8 +64,6 @@ Document = dict[str, Any]
 
 _UNCONDITIONAL = {"op", "key", "value", "ttl_s", "return", "token", "order", "forget"}
 """The members of puts and deletes that leave the same record when they are repeated."""
-_SINGLE_REQUEST = _UNCONDITIONAL | {"update", "default", "if_match", "if_absent"}
-"""The members that the request of a single write can have."""
 
 
 @dataclass(slots=True)
@@ -175,31 +173,29 @@ _METHODS = {"put": "PUT", "update": "PATCH", "delete": "DELETE"}
 
 
 def single_write(table: str, operation: Operation) -> Request | None:
-    """Return the request of a write, None if a batch should contain its members."""
-    members = operation.document
-    if not members.keys() <= _SINGLE_REQUEST:
-        return None
-    token = members.get("token") and (members["token"]["writer"], members["token"]["sequence"])
-    path = record_path(table, members["key"], token and token[0], members.get("if_match"))
-    if path is None:
-        return None
-    if_match = members.get("if_match")
+    """Return the request of a write, None if a batch should contain it because the request lacks one of its members."""
+    left = dict(operation.document)
+    op, key, if_match, order = left.pop("op"), left.pop("key"), left.pop("if_match", None), left.pop("order", None)
+    token, body, params = left.pop("token", None), None, {}
     headers = given(
         **{
             "If-Match": if_match if if_match in (None, "*") else f'"{if_match}"',
-            "Tableside-Token": token and f"{token[0]}/{token[1]}",
-            "Tableside-Order": None if members.get("order") is None else str(members["order"]),
-            "Prefer": "return=representation" if members.get("return") else None,
+            "Tableside-Token": token and f"{token['writer']}/{token['sequence']}",
+            "Tableside-Order": None if order is None else str(order),
+            "Prefer": "return=representation" if left.pop("return", False) else None,
         }
     )
-    op, params, content = members["op"], {}, None
     if op == "put":
-        content, params = json_bytes(members["value"]), given(ttl_s=members.get("ttl_s"))
-        headers |= {"If-None-Match": "*"} if members.get("if_absent") else {}
+        body, params = left.pop("value"), given(ttl_s=left.pop("ttl_s", None))
+        headers |= {"If-None-Match": "*"} if left.pop("if_absent", False) else {}
     elif op == "update":
-        content = json_bytes({name: members[name] for name in ("update", "default", "ttl_s") if name in members})
-    elif members.get("forget"):
+        body = {name: left.pop(name) for name in ("update", "default", "ttl_s") if name in left}
+    elif left.pop("forget", False):
         params = {"forget": "true"}
+    path = record_path(table, key, token and token["writer"], if_match)
+    if left or path is None:
+        return None
+    content = None if body is None else json_bytes(body)
     if content is not None:
         headers["Content-Type"] = JSON
     return Request(_METHODS[op], path, table, params, headers, content, repeatable=operation.repeatable)
