@@ -1,7 +1,7 @@
 """Operations and outcomes in columns: one for each member, instead of an object for each record.
 
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
-treats all others as a sequence of operations. So a new member is never ignored.
+leaves the others to `transition`, which reads every member of a write. So a new member is never ignored.
 
 A column is a list, or an Arrow array if a store has read many records of one format: an array is made in less time.
 """

@@ -4,16 +4,17 @@ import asyncio
 import itertools
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
 from contract import put, same, update
-from tableside.core import compare_and_set, values
+from tableside.core import compare_and_set, updates, values
 from tableside.core.compare_and_set import CompareAndSet, Replacement, VersionedRecord, VersionedRecords
 from tableside.core.errors import Contended, DeadlineExceeded, RecordUnreadable, StoreUnavailable, TableError
-from tableside.core.operations import Delete, Key, Outcome, Update, Write, Written
+from tableside.core.operations import Delete, Get, Key, Outcome, Put, Update, Write, Written
 from tableside.core.store import TableSpec
-from tableside.core.transitions import Stored
+from tableside.core.transitions import Stored, transition
 
 
 class Dictionary(VersionedRecords):
@@ -123,3 +124,31 @@ async def test_no_write_is_decided_after_the_deadline(dictionary: Dictionary, wr
     ] * 3
     assert not dictionary.replacements
     assert not dictionary.records
+
+
+def watched(kind: Any, read: set[str]) -> Any:
+    """Return a class of writes that adds the members that are read to `read`."""
+
+    class Watched(kind, frozen=True):  # type: ignore[call-arg,misc]  # msgspec
+        def __getattribute__(self, name: str) -> Any:
+            read.add(name)
+            return kind.__getattribute__(self, name)
+
+    return Watched
+
+
+@pytest.mark.parametrize(
+    ("kind", "members"),
+    [(Put, {"value": b"{}"}), (Update, {"changes": updates.parse({}), "default": b"{}"}), (Delete, {})],
+)
+def test_a_decision_depends_on_every_member_of_a_write(kind: Any, members: dict[str, Any]) -> None:
+    """Stores and policies leave writes with members that they do not know to the general way."""
+    read = set[str]()
+    for stored in (None, Stored(b"{}", "0")):
+        transition(stored, watched(kind, read)("a", **members), SPEC, now_ms=1, etag="1")
+    assert {*kind.__struct_fields__} - read <= {"key", "partitions"}
+
+
+def test_gets_have_no_member_that_a_store_would_ignore() -> None:
+    """Stores read only their keys, caches the maximum age, and partitioned tables the partitions."""
+    assert Get.__struct_fields__ == ("key", "max_age_s", "partitions")
