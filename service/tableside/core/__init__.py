@@ -128,7 +128,7 @@ from .transitions import (
     with_etag as with_etag,
 )
 from .update_operators import OPERATORS as OPERATORS, Edit as Edit
-from .updates import Change as Change, Changes as Changes, Edits as Edits, MergePatch as MergePatch
+from .updates import Change as Change, Changes as Changes
 from .urls import (
     check_port as check_port,
     checked_url as checked_url,

@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from .errors import InvalidOperation, quoted
-from .updates import Changes, MergePatch
+from .updates import Changes
 from .values import INTEGER_MIN, JsonObject
 
 ALL = ""
@@ -45,13 +45,12 @@ def assignments(changes: Changes) -> Assignments:
     """Return what an update writes. Raise InvalidOperation if it is no update that can have an order."""
     found: Assignments = {}
     for change in changes:
-        if isinstance(change, MergePatch):
+        if change.patch is not None:
             if any(isinstance(value, dict) for value in change.patch.values()):
                 raise InvalidOperation(
                     "order: a merge patch cannot be ordered if a member is an object; $set replaces it whole"
                 )
             found.update({name: ABSENT if value is None else value for name, value in change.patch.items()})
-            continue
         for edit in change.edits:
             if edit.operator not in ("$set", "$unset"):
                 cannot = f"{quoted(edit.operator)} cannot be ordered, only $set, $unset and merge patches"

@@ -74,7 +74,7 @@ class Edit(msgspec.Struct, frozen=True, gc=False):
 
     operator: str
     path: Path
-    operand: Json
+    operand: Any
 
 
 class Rule(msgspec.Struct, frozen=True):
@@ -121,15 +121,13 @@ def _unset(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         parent.pop(edit.path[-1], None)
 
 
-def _compute(
-    compute: Callable[[float, float], float], noun: str, value: JsonObject, edit: Edit, sets: ArraySets
-) -> None:
+def _compute(compute: Callable[[Any, Any], float], noun: str, value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     """Replace a number, 0 if it is absent, by the result for it and the operand. `noun` names the result."""
     parent, name = _parent_of(value, edit), edit.path[-1]
     present = parent.get(name, 0)
     if not is_number(present):
         raise _misfit(edit, present, "a number")
-    found = compute(cast("float", present), cast("float", edit.operand))
+    found = compute(present, edit.operand)
     try:
         parent[name] = values.checked_integer(found) if isinstance(found, int) else values.normalize_number(found)
     except InvalidOperation:
@@ -142,7 +140,7 @@ def _replace_if_better(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
         parent[name] = edit.operand
         return
     present = parent[name]
-    if kind_of(present) != kind_of(edit.operand):
+    if type(present) is not type(edit.operand) and kind_of(present) != kind_of(edit.operand):
         reason = f"the field is {kind_of(present)}, but the operand is {kind_of(edit.operand)}"
         raise fault(edit.operator, edit.path, reason)
     best = min if edit.operator == "$min" else max
@@ -183,7 +181,7 @@ def _sorted(array: list[Json], modifiers: JsonObject) -> list[Json]:
 
 
 def _add_to_set(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
-    sets.add(_array_at(value, edit), cast("list[Json]", edit.operand))
+    sets.add(_array_at(value, edit), edit.operand)
 
 
 def _pull(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
@@ -194,7 +192,7 @@ def _pull(value: JsonObject, edit: Edit, sets: ArraySets) -> None:
     if not isinstance(array, list):
         raise _misfit(edit, array, "an array")
     sets.visit(array)
-    pulled = set(map(_identity, cast("list[Json]", edit.operand)))
+    pulled = set(map(_identity, edit.operand))
     parent[name] = [element for element in array if _identity(element) not in pulled]
 
 

@@ -9,10 +9,9 @@ only while it is used.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, pairwise
-from typing import Any, Self, TypeAlias
+from typing import Any, Self
 
 import msgspec
-import orjson
 
 from . import values
 from .errors import InvalidOperation, TooLarge, quoted
@@ -23,27 +22,23 @@ PACKED_BYTES_MIN = 256
 """Changes with a shorter text are kept as objects: 10,000 of them take a few megabytes."""
 
 
-class MergePatch(msgspec.Struct, frozen=True, gc=False):
-    """A merge patch (RFC 7396): members replace, objects merge, null removes."""
+class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A merge patch (RFC 7396), whose members replace, objects merge, and null removes, or an operator document.
 
-    patch: JsonObject
+    The paths of the `edits` of an operator document are distinct, and none is the parent of another.
+    """
 
-
-class Edits(msgspec.Struct, frozen=True, gc=False):
-    """An operator document. Its paths are distinct, and none is the parent of another."""
-
-    edits: tuple[Edit, ...]
-
-
-Change: TypeAlias = MergePatch | Edits
+    patch: dict[str, Any] | None = None
+    edits: tuple[Edit, ...] = ()
 
 
 def for_present(change: Change) -> Change:
     """Return the change as it applies to a record that exists: without the operators that act on a new one."""
-    if isinstance(change, MergePatch):
-        return change
     kept = [edit for edit in change.edits if not OPERATORS[edit.operator].inserts]
-    return change if len(kept) == len(change.edits) else Edits(tuple(kept))
+    return change if len(kept) == len(change.edits) else Change(edits=tuple(kept))
+
+
+_decode = msgspec.json.Decoder(list[Change]).decode
 
 
 class Changes(msgspec.Struct, frozen=True, gc=False):
@@ -66,18 +61,12 @@ class Changes(msgspec.Struct, frozen=True, gc=False):
         return hash(self.text)
 
     def __iter__(self) -> Iterator[Change]:
-        return map(_change, orjson.loads(self.text)) if self.kept is None else iter(self.kept)
+        return iter(_decode(self.text) if self.kept is None else self.kept)
 
 
 def joined(updates: Sequence[Changes]) -> Changes:
     """Return one update with the effect of these in turn. Only the first of them can meet a new record."""
     return Changes.of(chain(updates[0], map(for_present, chain.from_iterable(updates[1:]))))
-
-
-def _change(document: dict[str, Any]) -> Change:
-    if "patch" in document:
-        return MergePatch(document["patch"])
-    return Edits(tuple([Edit(one["operator"], tuple(one["path"]), one["operand"]) for one in document["edits"]]))
 
 
 CHANGES_MAX = 10_000
@@ -115,7 +104,7 @@ def parse_merge_patch(document: object) -> Changes:
         raise InvalidOperation(
             f"a merge patch cannot contain the operator {quoted(min(operators))}: send the update as application/json"
         )
-    return Changes.of([MergePatch(_checked_patch(document))])
+    return Changes.of([Change(_checked_patch(document))])
 
 
 def apply(
@@ -134,9 +123,8 @@ def apply(
     check_elements(value)
     result, sets = values.decode(value), ArraySets()
     for change in changes if is_default else map(for_present, changes):
-        if isinstance(change, MergePatch):
+        if change.patch is not None:
             result = _merge(result, change.patch)
-            continue
         for edit in change.edits:
             apply_edit(result, edit, sets)
     # The result needs no validation: `parse` has checked everything that the changes write.
@@ -149,7 +137,7 @@ def touched_members(changes: Changes) -> set[str]:
     """Return the names of the top-level members that an update changes."""
     names: set[str] = set()
     for change in changes:
-        names.update(change.patch if isinstance(change, MergePatch) else [edit.path[0] for edit in change.edits])
+        names.update(change.patch or (), [edit.path[0] for edit in change.edits])
     return names
 
 
@@ -164,14 +152,14 @@ class _Parser:
             raise InvalidOperation(f"an update is an object or an array of objects, not {kind_of(document)}")
         operators = [name for name in document if name.startswith("$")]
         if not operators:
-            return MergePatch(_checked_patch(document))
+            return Change(_checked_patch(document))
         if len(operators) != len(document):
             member = quoted(next(name for name in document if not name.startswith("$")))
             raise InvalidOperation(f"an update mixes operators and members: {quoted(operators[0])} and {member}")
         edits = [edit for name in operators for edit in self._edits(name, document[name])]
         if len({edit.path[0] for edit in edits}) < len(edits):
             _check_paths(edits)
-        return Edits(tuple(edits))
+        return Change(edits=tuple(edits))
 
     def _edits(self, name: str, operands: Json) -> list[Edit]:
         if name not in OPERATORS:

@@ -222,7 +222,7 @@ def normalize_number(value: float) -> int | float:
 
 def is_number(value: object) -> bool:
     """Return whether a JSON value is a number."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return type(value) in (int, float)  # A bool is an int, too.
 
 
 def kind_of(value: object) -> str:

@@ -23,7 +23,7 @@ from typing import TypeAlias
 
 import orjson
 
-from ...core import INTEGER_MAX, INTEGER_MIN, Edits, InvalidOperation, Json, Unsupported, Update, quoted_list, values
+from ...core import INTEGER_MAX, INTEGER_MIN, InvalidOperation, Json, Unsupported, Update, quoted_list, values
 from .connections import Texts
 from .errors import ColumnMismatch
 from .schema import VALUE, Column, TableDefinition, literal, quoted
@@ -104,7 +104,7 @@ class ColumnsLayout:
 
     def check_update(self, update: Update, before: bytes | None) -> None:
         """Raise InvalidOperation if `$min` or `$max` compares a stored time whose text does not sort."""
-        edits = (edit for change in update.changes if isinstance(change, Edits) for edit in change.edits)
+        edits = (edit for change in update.changes for edit in change.edits)
         compared = self._times & {edit.path[0] for edit in edits if edit.operator in ("$min", "$max")}
         previous = values.decode(before) if before and compared else {}
         if beyond := sorted(name for name in compared if is_beyond_years(previous.get(name))):

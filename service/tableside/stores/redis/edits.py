@@ -22,7 +22,6 @@ from ...core import (
     Changed,
     Changes,
     Edit,
-    Edits,
     Outcome,
     TableSpec,
     Update,
@@ -216,7 +215,7 @@ class RecordEditor:
 
     def _words(self, change: Change) -> list[_Word] | None:
         """Return the edits for the script, or None if it cannot make all of them."""
-        if isinstance(change, Edits):
+        if change.patch is None:
             edits = change.edits
         elif all(member is not None and not isinstance(member, dict) for member in change.patch.values()):
             edits = tuple([Edit("$set", (name,), member) for name, member in change.patch.items()])
