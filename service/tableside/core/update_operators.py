@@ -74,7 +74,7 @@ class Edit(msgspec.Struct, frozen=True, gc=False):
 
     operator: str
     path: Path
-    operand: Any
+    operand: Any  # JSON, whose type is recursive: msgspec cannot decode it
 
 
 class Rule(msgspec.Struct, frozen=True):

@@ -23,9 +23,10 @@ PACKED_BYTES_MIN = 256
 
 
 class Change(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A merge patch (RFC 7396), whose members replace, objects merge, and null removes, or an operator document.
+    """A merge patch (RFC 7396), or the edits of an operator document.
 
-    The paths of the `edits` of an operator document are distinct, and none is the parent of another.
+    In a patch members replace, objects merge, and null removes. The paths of edits are distinct, and none is the parent
+    of another.
     """
 
     patch: dict[str, Any] | None = None
