@@ -9,14 +9,14 @@ import time
 from collections import deque
 from collections.abc import Callable
 
-PIECE_BYTES = 131_072
+PIECE_BYTES = 2**18
 """How many bytes of a response are passed to the transport when the client has read nearly all before them.
 
 A TLS transport encrypts all bytes immediately and then reports that none are unread, so slow clients would not be
 noticed.
 """
 
-TURN_BYTES = 4 * PIECE_BYTES
+TURN_BYTES = 2 * PIECE_BYTES
 """How many bytes of a response are passed to the transport before other requests have a turn."""
 
 RESPONSE_WAIT_S = 30.0
