@@ -80,7 +80,7 @@ class Columns(Sequence[Item], Generic[Item]):
         """Return whether the structs have a field, and any has another value than its default."""
         if self._columns is not None:
             return name in self._columns
-        members = _members(self.kind)
+        members = defaults_of(self.kind)
         return name in members and any(getattr(item, name) != members[name] for item in self._made())
 
     def cells(self, name: str) -> Sequence[Any]:
@@ -89,7 +89,7 @@ class Columns(Sequence[Item], Generic[Item]):
             return [getattr(item, name) for item in self._made()]
         found = self._columns.get(name)
         if found is None:
-            return [_members(self.kind)[name]] * len(self)
+            return [defaults_of(self.kind)[name]] * len(self)
         return found.to_pylist() if isinstance(found, pa.Array) else found
 
     def _slice(self, part: slice) -> Self:
@@ -106,7 +106,7 @@ class Columns(Sequence[Item], Generic[Item]):
         return self._items
 
     def _make(self) -> list[Any]:
-        members = [*_members(self.kind).items()]
+        members = [*defaults_of(self.kind).items()]
         while members[-1][0] not in self.columns:
             members.pop()
         cells = [self.cells(name) if name in self.columns else repeat(default) for name, default in members]
@@ -173,7 +173,7 @@ class Results(Columns[Outcome]):
         if kind is None or any(getattr(one, "partitions", None) is not None for one in others):
             return None
         if failed or kinds != {kind}:
-            absent = kind(*[None for default in _members(kind).values() if default is msgspec.NODEFAULT])
+            absent = kind(*[None for default in defaults_of(kind).values() if default is msgspec.NODEFAULT])
             outcomes = [outcome if type(outcome) is kind else absent for outcome in outcomes]
         return cls(kind, _divided(kind, outcomes), failed)
 
@@ -193,7 +193,7 @@ class Results(Columns[Outcome]):
         """The size of all values."""
         values = self.columns.get("value", ())
         if isinstance(values, pa.Array):
-            return pc.sum(pc.binary_length(values)).as_py() or 0
+            return len(joined_cells(values))
         return sum(map(len, filter(None, values)))
 
     @property
@@ -249,7 +249,7 @@ def has_only(item: Operation, *names: str) -> bool:
 @cache
 def _others(kind: Any, names: tuple[str, ...]) -> tuple[Callable[[Any], Any], Any]:
     """Return a function that gets the values of the fields except these, and their defaults in the same form."""
-    others = {name: default for name, default in _members(kind).items() if name not in names}
+    others = {name: default for name, default in defaults_of(kind).items() if name not in names}
     if not others:
         return (lambda item: ()), ()
     defaults = tuple(others.values())
@@ -267,15 +267,22 @@ ARROW_RECORDS_MIN = 100
 
 def etag_column(digits: str, records: pa.Array) -> pa.Array:
     """Return an array of the etags in `digits`, one of equal length per record, and null for a record that is null."""
-    each = pa.binary(len(digits) // len(records))
-    fixed = pa.Array.from_buffers(each, len(records), [records.buffers()[0], pa.py_buffer(digits.encode())])
-    return fixed.cast(pa.utf8())
+    count = len(records)
+    ends = _ends(len(digits) // count, 1 << count.bit_length())
+    return pa.Array.from_buffers(pa.utf8(), count, [records.buffers()[0], ends, pa.py_buffer(digits.encode())])
+
+
+@cache
+def _ends(length: int, count: int) -> pa.Buffer:
+    """Return where so many texts of one length end, one after another."""
+    return pa.array(range(0, length * (count + 1), length), pa.int32()).buffers()[1]
 
 
 def joined_cells(column: pa.Array) -> memoryview:
-    """Return the cells of an array of bytes, one after another. The array must not be a slice of another one."""
+    """Return the cells of an array of bytes, one after another."""
     _, ends, text = column.buffers()
-    return memoryview(text or b"")[: memoryview(ends).cast("i")[len(column)]]
+    ends_at = memoryview(ends).cast("i")[column.offset :]
+    return memoryview(text or b"")[ends_at[0] : ends_at[len(column)]]
 
 
 def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -> dict[str, Sequence[Any]]:
@@ -333,7 +340,7 @@ def joined_outcomes(parts: Sequence[Sequence[Any]]) -> Sequence[Any]:
 
 
 @cache
-def _members(kind: Any) -> dict[str, Any]:
+def defaults_of(kind: Any) -> dict[str, Any]:
     """Return the defaults of the fields by their names, NODEFAULT for a field without one."""
     return {field.name: field.default for field in msgspec.structs.fields(kind)}
 
@@ -341,7 +348,7 @@ def _members(kind: Any) -> dict[str, Any]:
 def _divided(kind: Any, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
     """Return the columns of structs of a kind, without those that have only defaults."""
     columns: dict[str, Sequence[Any]] = {}
-    for name, default in _members(kind).items():
+    for name, default in defaults_of(kind).items():
         column = list(map(attrgetter(name), items))
         if default is msgspec.NODEFAULT or column.count(default) < len(column):
             columns[name] = column
@@ -351,7 +358,7 @@ def _divided(kind: Any, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
     """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
     names = set().union(*(part.columns for part in parts))
-    joined = [name for name in _members(parts[0].kind) if name in names]
+    joined = [name for name in defaults_of(parts[0].kind) if name in names]
     columns: dict[str, Sequence[Any]] = {}
     for name in joined:
         if all(isinstance(part.columns.get(name), pa.Array) for part in parts):

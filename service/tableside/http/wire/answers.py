@@ -129,6 +129,8 @@ def joined(parts: Sequence[bytes | memoryview]) -> Encoded:
 JOINED_BYTES_MAX = 2**20
 """Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
 
+_STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
+
 _OPTIONS = pa.ipc.IpcWriteOptions()  # Without options, PyArrow reads environment variables for each stream.
 
 
@@ -156,11 +158,12 @@ def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
 
 def encode_stream(batch: pa.RecordBatch) -> Encoded:
     """Encode one record batch as an Arrow stream."""
-    kept = _Parts() if batch.get_total_buffer_size() > JOINED_BYTES_MAX else None
-    sink = pa.BufferOutputStream() if kept is None else pa.PythonFile(kept, mode="w")
-    with pa.ipc.new_stream(sink, batch.schema, options=_OPTIONS) as stream:
+    if batch.get_total_buffer_size() <= JOINED_BYTES_MAX:
+        return b"".join((batch.schema.serialize(), batch.serialize(), _STREAM_END))
+    sink = _Parts()
+    with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
-    return sink.getvalue().to_pybytes() if kept is None else joined(kept.parts)
+    return joined(sink.parts)
 
 
 class _Parts(io.RawIOBase):

@@ -44,6 +44,7 @@ from ...core import (
     Token,
     encode_foreign,
     etag_column,
+    joined_cells,
     shared,
 )
 from .connection import EXPIRY_UNKNOWN
@@ -96,11 +97,12 @@ def read_all(
 def _read_together(raws: Sequence[bytes | None]) -> dict[str, Any] | None:
     """Return the values and etags of many records, or None if another tool has written one."""
     records = pa.array(raws, pa.binary())
-    starts = pc.binary_slice(records, 0, 1).unique().to_pylist()
-    ends = pc.binary_slice(records, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH).unique().to_pylist()
-    if not ({*starts} <= {None, b"{"} and {*ends} <= {None, _VALUE_END}):
+    count = len(raws) - records.null_count
+    starts = joined_cells(pc.binary_slice(records, 0, 1)).tobytes()
+    ends = joined_cells(pc.binary_slice(records, -_SUFFIX_LENGTH - 1, -_RANDOM_LENGTH)).tobytes()
+    if starts != b"{" * count or ends != _VALUE_END * count:
         return None
-    hashed: Sequence[Any] = [raw or b"" for raw in raws] if None in raws else raws
+    hashed: Sequence[Any] = [raw or b"" for raw in raws] if records.null_count else raws
     etags = etag_column("".join(map(etag_of, hashed)), records)
     return {"value": pc.binary_slice(records, 0, -_SUFFIX_LENGTH), "etag": etags}
 
@@ -244,9 +246,9 @@ class RecordReader:
             if reply is EXPIRY_UNKNOWN:
                 self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
                 retried += positions
-            elif len(found) == len(positions) and set(map(type, found)) <= _STRINGS:
+            elif len(found) == len(positions) and (types := set(map(type, found))) <= _STRINGS:
                 raws[positions[0] : positions[-1] + 1] = found
-                if not self._servers.is_cluster and None in found:
+                if not self._servers.is_cluster and types != {bytes}:
                     retried += [at for at in positions if raws[at] is None]
             else:
                 failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
