@@ -61,8 +61,8 @@ def arrow_batches(data: bytes) -> None:
     said = data[1] if len(data) > 1 else 0
     op = (None, "get", "put", "update", "delete")[said % 5]
     settings = arrow_batch.ArrowOptions(op, "w" if said & 64 else None, bool(said & 128))
-    table = finish(arrow_stream.read(data[2:], BYTES_MAX, OPERATIONS_MAX))
-    batch = finish(arrow_batch.decode(table, _spec(data), settings))
+    rows, size_bytes = finish(arrow_stream.read(data[2:], BYTES_MAX, OPERATIONS_MAX))
+    batch = finish(arrow_batch.decode(rows, size_bytes, _spec(data), settings))
     assert len(batch.operations) <= OPERATIONS_MAX
     _check_puts(batch)
 

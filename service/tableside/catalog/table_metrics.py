@@ -132,15 +132,12 @@ class TableMetrics:
     def many(self, operations: Sequence[Operation], outcomes: Sequence[Outcome], seconds: float) -> None:
         """Count a batch."""
         self._batch.observe(len(operations))
-        counted: collections.Counter[tuple[str, str]]
         if isinstance(operations, Batch) and isinstance(outcomes, Results):
-            kind = _KINDS[operations.kind]
-            counted = collections.Counter({(kind, label): count for label, count in _labels(outcomes).items()})
+            counted = {(operations.kind, label): count for label, count in _labels(outcomes).items()}
         else:
-            pairs = zip(operations, outcomes, strict=True)
-            counted = collections.Counter((_KINDS[type(operation)], _label(outcome)) for operation, outcome in pairs)
-        for (operation, outcome), count in counted.items():
-            self._count(operation, outcome, count, seconds)
+            counted = collections.Counter(zip(map(type, operations), map(_label, outcomes), strict=True))
+        for (kind, label), count in counted.items():
+            self._count(_KINDS[kind], label, count, seconds)
 
     def scanned(self, kind: str, error: TableError | None, seconds: float) -> None:
         """Count a page of a scan, or a request for splits."""

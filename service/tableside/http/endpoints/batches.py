@@ -105,7 +105,7 @@ async def apply_batch(
         reading = arrow_stream.read(body, limits.body_bytes_max, limits.operations_max, request.reserve)
         # The answer to a short stream has an outcome for each operation, also if the deadline is over.
         until_read = budget if len(body) > SHORT_BODY_BYTES_MAX else NO_DEADLINE
-        decoding = arrow_batch.decode(await in_pieces(reading, until_read), spec, options, budget)
+        decoding = arrow_batch.decode(*await in_pieces(reading, until_read), spec, options, budget)
     del body
     batch = await in_pieces(decoding)
     outcomes = _outcomes(request, opened, batch, prefer, max_age_s)

@@ -12,7 +12,7 @@ import re
 import time
 from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from typing import Annotated, Any, TypeVar, get_args, get_origin
-from urllib.parse import unquote
+from urllib.parse import parse_qsl, unquote
 
 import msgspec
 from fastapi import APIRouter, params
@@ -273,7 +273,8 @@ class _Parameters:
                 raise MalformedRequest(f"{header_name.decode().title()} occurs twice")
             header = self._headers[header_name]
             found[header.argument] = header.parse(given[header_name].decode("latin-1"))
-        for name, text in request.query_params.multi_items() if has_query else ():
+        query = request.scope["query_string"].decode("latin-1") if has_query else ""
+        for name, text in parse_qsl(query, keep_blank_values=True):
             if (parameter := self._query.get(name)) is None or parameter.argument in found:
                 reason = "is unknown" if parameter is None else "occurs twice"
                 raise MalformedRequest(f"a query parameter {display_name(name)} {reason}")

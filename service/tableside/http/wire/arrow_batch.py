@@ -22,7 +22,7 @@ from ...core.operations import WRITER_CHARACTERS_MAX, Outcome, PartitionOutcome,
 from ...core.values import NotJson
 from . import operation_members
 from .answers import RECORD_NOT_FOUND, Encoded, binary_column, encode_stream, expiry_column, status, to_array
-from .arrow_stream import check_combination, size_bytes
+from .arrow_stream import check_combination
 from .members import KINDS
 from .operation_columns import DecodedBatch, OperationColumns, decode_by_kind, joined_batch
 from .projections import Fields
@@ -60,15 +60,15 @@ class ArrowOptions(msgspec.Struct, frozen=True):
 
 
 def decode(
-    table: pa.Table, spec: TableSpec, settings: ArrowOptions, budget: Budget = NO_DEADLINE
+    table: pa.Table, size_bytes: int, spec: TableSpec, settings: ArrowOptions, budget: Budget = NO_DEADLINE
 ) -> Pieces[DecodedBatch]:
-    """Decode a batch. Raise MalformedRequest only if none of its operations can be attempted.
+    """Decode the rows of a stream of this size. Raise MalformedRequest only if none of them can be attempted.
 
     Operations that are not decoded by the deadline are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
     parts, columns, done = list[DecodedBatch](), OperationColumns(spec, texts=True), 0
-    for piece in _pieces(_expanded(table)):
+    for piece in _pieces(_expanded(table), size_bytes):
         if done and budget.is_over():
             parts.append(DecodedBatch([], dict.fromkeys(range(table.num_rows - done), budget.exceeded())))
             break
@@ -87,14 +87,13 @@ def _expanded(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _pieces(rows: pa.Table) -> Iterator[pa.Table]:
-    """Divide rows into pieces that are decoded in one step."""
-    total_bytes = sum(map(size_bytes, rows.to_batches()))
-    count = max(1, min(PIECE_OPERATIONS, PIECE_BYTES * rows.num_rows // max(1, total_bytes)))
+def _pieces(rows: pa.Table, size_bytes: int) -> Iterator[pa.Table]:
+    """Divide rows of this size into pieces that are decoded in one step."""
+    count = max(1, min(PIECE_OPERATIONS, PIECE_BYTES * rows.num_rows // max(1, size_bytes)))
     for start in range(0, rows.num_rows, count):
         piece = rows.slice(start, count)
         if count < rows.num_rows and piece.num_rows > 1 and piece.nbytes > LARGE_PIECE * PIECE_BYTES:
-            yield from _pieces(piece)
+            yield from _pieces(piece, piece.nbytes)
         else:
             yield piece
 

@@ -26,9 +26,10 @@ KEY_PARTS_MAX = 8
 
 def read(
     body: bytes, bytes_max: int, operations_max: int, reserve: Callable[[int], None] = lambda size_bytes: None
-) -> Pieces[pa.Table]:
-    """Read an Arrow stream. Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed.
+) -> Pieces[tuple[pa.Table, int]]:
+    """Read an Arrow stream, and return its rows and their size in bytes.
 
+    Raise MalformedRequest if it is invalid, TooLarge if it is too large once decompressed.
     `reserve` is called with the decompressed size before anything is decompressed, then with the size of the rows. It
     may raise an error.
     """
@@ -60,7 +61,7 @@ def read(
     except (pa.ArrowException, OSError, ValueError, MemoryError) as error:
         raise MalformedRequest(f"not an Arrow stream: {type(error).__name__}") from None
     reserve(total_bytes)
-    return table
+    return table, total_bytes
 
 
 def check_types(schema: pa.Schema) -> None:

@@ -5,7 +5,6 @@ A row whose members are certainly valid is decoded with its column. Any other ro
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set as AbstractSet
-from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgspec
 import orjson
 
 from ...core import Batch, Changes, InvalidOperation, Operation, TableError, TableSpec, updates, values
+from ...core.batch import defaults_of
 from ...core.operations import Key
 from . import operation_members
 from .members import KINDS, MEMBERS, Member, conflict
@@ -21,6 +21,10 @@ from .projections import Fields, fields_of
 
 _FIELDS = {"update": "changes"} | {member.name: member.field for member in MEMBERS if member.field}
 """The fields of operations that have another name than the member."""
+
+_OPTIONS = {member.name: member for member in MEMBERS}
+
+_KNOWN = frozenset({"key", "value", "update", "default", "fields", *_OPTIONS})
 
 _TEXTS = frozenset({bytes, str})
 
@@ -81,17 +85,10 @@ class OperationColumns:
         self._spec = spec
         self._texts = texts
         self._doubtful: set[int] = set()
-        self._decoders: dict[str, Callable[[list[Any], Sequence[Key]], Sequence[Any]]] = {
-            "value": self._values,
-            "update": self._updates,
-            "default": self._defaults,
-            "fields": self._requested,
-            **{member.name: partial(self._options, member) for member in MEMBERS},
-        }
 
     def known(self, op: str) -> AbstractSet[str]:
         """Return the names of the members that are decoded in columns. A row with another one is doubtful."""
-        return operation_members.NAMES[op] & {"key", *self._decoders}
+        return operation_members.NAMES[op] & _KNOWN
 
     def decode(
         self, op: str, members: Mapping[str, list[Any]], row: Callable[[int], Members], doubtful: Iterable[int]
@@ -106,15 +103,15 @@ class OperationColumns:
         columns: dict[str, Any] = {"key": schema.checked_all(keys) or self._each(schema.from_json, keys)}
         for name, cells in members.items():
             if name != "key":
-                columns[_FIELDS.get(name, name)] = self._decoders[name](cells, columns["key"])
+                columns[_FIELDS.get(name, name)] = self._column(name, cells, columns["key"])
         if conflict(op, dict.fromkeys(columns, True)):  # Some rows may have both members.
             self._doubtful.update(range(count))
         fields: list[Fields] | None = columns.pop("fields", None)
-        defaults = dict(zip(reversed(kind.__struct_fields__), reversed(kind.__struct_defaults__), strict=False))
+        defaults = defaults_of(kind)
         given = {
             name: column
             for name, column in columns.items()
-            if name == "key" or (name in kind.__struct_fields__ and column.count(defaults.get(name)) < count)
+            if name in defaults and (defaults[name] is msgspec.NODEFAULT or column.count(defaults[name]) < count)
         }
         batch, operations, errors = Batch(kind, given), dict[int, Operation](), dict[int, TableError]()
         for at in sorted(self._doubtful):
@@ -134,6 +131,18 @@ class OperationColumns:
         return DecodedBatch(batch, errors, fields)
 
     # Each of these returns the column of a field, and adds the rows to `_doubtful` that it cannot decode.
+
+    def _column(self, name: str, cells: list[Any], keys: Sequence[Key]) -> Sequence[Any]:
+        match name:
+            case "value":
+                return self._values(cells, keys)
+            case "update":
+                return self._updates(cells)
+            case "default":
+                return self._distinct(self._default, self._as_texts(cells), _TEXTS)
+            case "fields":
+                return self._distinct(lambda text: fields_of(orjson.loads(text)), self._dumped(cells), _TEXTS)
+        return self._options(_OPTIONS[name], cells)
 
     def _each(self, decode: Callable[[Any], Any], cells: Sequence[Any], invalid: Any = None) -> list[Any]:
         """Decode each cell. Those for which the function raises a TableError are `invalid`."""
@@ -201,13 +210,10 @@ class OperationColumns:
         empty: Any = b"{}" if self._texts else {}
         return [empty if at in self._doubtful else cell for at, cell in enumerate(cells)] if self._doubtful else cells
 
-    def _updates(self, cells: list[Any], keys: Sequence[Key]) -> list[Changes | None]:
+    def _updates(self, cells: list[Any]) -> list[Changes | None]:
         column = self._distinct(lambda text: updates.parse(values.parse(text)), self._as_texts(cells), _TEXTS)
         self._doubtful.update(at for at, changes in enumerate(column) if changes is None)
         return column
-
-    def _defaults(self, cells: list[Any], keys: Sequence[Key]) -> list[bytes | None]:
-        return self._distinct(self._default, self._as_texts(cells), _TEXTS)
 
     def _default(self, text: bytes | str) -> bytes:
         self._spec.check_value(text)
@@ -229,13 +235,10 @@ class OperationColumns:
             self._doubtful.update(range(len(cells)))
             return [None] * len(cells)
 
-    def _options(self, member: Member, cells: list[Any], keys: Sequence[Key]) -> list[Any]:
+    def _options(self, member: Member, cells: list[Any]) -> list[Any]:
         if not member.cells:
             return self._distinct(lambda text: member.parse(orjson.loads(text)), self._dumped(cells), _TEXTS)
         return self._distinct(member.parse, cells, member.cells, False if bool in member.cells else None)
-
-    def _requested(self, cells: list[Any], keys: Sequence[Key]) -> list[Fields]:
-        return self._distinct(lambda text: fields_of(orjson.loads(text)), self._dumped(cells), _TEXTS)
 
 
 def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -> DecodedBatch:
