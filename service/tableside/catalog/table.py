@@ -10,7 +10,7 @@ from typing import TypeVar
 from ..core import Capabilities, Operation, Outcome, Page, Scan, Store, TableSpec
 from ..core.batch import Batch, Results, all_succeeded, apply_by_kind
 from ..core.budget import NOT_READ, Budget, ValueRoom, in_pieces, not_read
-from ..core.concurrency import Yielder
+from ..core.concurrency import Deadlines, Yielder
 from ..core.errors import DeadlineExceeded, TableError, TooLarge
 from ..policies import CallerRate
 from .admission import InFlightLimit, StoreInFlight
@@ -20,7 +20,10 @@ from .table_metrics import TableMetrics
 Result = TypeVar("Result")
 
 GRACE_S = 0.1
-"""Extra time after the deadline for the store to return and report the operations that it has finished."""
+"""Extra time after the deadline for the store to return and report the operations that it has finished.
+
+Up to `RESOLUTION_S` of it may be missing. Stores and policies wait at most half as long after a deadline.
+"""
 
 
 class Table:
@@ -48,6 +51,7 @@ class Table:
         self._operations = operations
         self._in_store = in_store
         self._caller_rate = caller_rate
+        self._deadlines = Deadlines()
         self._in_flight = 0
         self._idle: asyncio.Future[None] | None = None
 
@@ -230,7 +234,7 @@ class Table:
         gate = None if self._caller_rate is None else self._caller_rate.gate_for(budget.caller)
         apply = self._store.apply if gate is None else partial(gate.apply, self._store)
         try:
-            return await budget.run(apply(operations, budget), GRACE_S)
+            return await self._deadlines.run(apply(operations, budget), budget.until + GRACE_S)
         except TimeoutError:
             return budget.unanswered(operations)
 

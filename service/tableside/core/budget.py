@@ -7,15 +7,15 @@ records and stops at a limit of bytes. For some time afterwards, calls ask for a
 import asyncio
 import math
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 import msgspec
 from msgspec.structs import replace
 
 from .batch import Results
-from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of, resumed
+from .concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces, Yielder, chunks_of
 from .errors import Applied, DeadlineExceeded, TableError, TooLarge
 from .operations import Get, Operation, Outcome, Put, Record, Update, Written
 
@@ -182,38 +182,6 @@ class Budget(msgspec.Struct, frozen=True, gc=False):
     def timeout(self, grace_s: float = 0.0) -> asyncio.Timeout:
         """Return a context that raises TimeoutError so many seconds after the deadline."""
         return asyncio.timeout_at(None if self.until == math.inf else self.until + grace_s)
-
-    async def run(self, coroutine: Coroutine[Any, Any, Result], grace_s: float = 0.0) -> Result:
-        """Await a coroutine. Raise TimeoutError so many seconds after the deadline.
-
-        Its first step has no timeout: a read that waits for nothing needs no timer, which takes a tenth of its time.
-        """
-        try:
-            awaited = coroutine.send(None)
-        except StopIteration as finished:
-            result: Result = finished.value
-            return result
-        task, expired = asyncio.current_task(), False
-        assert task is not None
-
-        def expire() -> None:
-            nonlocal expired
-            expired = task.cancel()
-
-        # asyncio.timeout does the same, and takes three times as long.
-        cancelling = task.cancelling()
-        loop, expires_at = task.get_loop(), self.until + grace_s
-        timer = loop.call_at(expires_at, expire) if expires_at > loop.time() else loop.call_soon(expire)
-        try:
-            return await resumed(coroutine, awaited)
-        except asyncio.CancelledError as error:
-            if expired and task.cancelling() <= cancelling + 1:
-                raise TimeoutError from error
-            raise
-        finally:
-            timer.cancel()
-            if expired:
-                task.uncancel()
 
 
 NO_DEADLINE = Budget()

@@ -1,10 +1,14 @@
-"""Bounded concurrency, backoff and cooperative yielding for coroutines."""
+"""Deadlines, bounded concurrency, backoff and cooperative yielding for coroutines."""
 
 import asyncio
+import math
 import time
 from collections.abc import Callable, Coroutine, Generator, Iterator, Sequence
 from types import coroutine
 from typing import Any, TypeAlias, TypeVar
+
+RESOLUTION_S = 0.025
+"""How much before its deadline a call may be ended."""
 
 SLICE_S = 0.001
 """How long a computation may occupy the event loop before other tasks run."""
@@ -109,6 +113,63 @@ def resumed(
     except StopIteration as finished:
         result: Result = finished.value
         return result
+
+
+class _Call:
+    """A call with a deadline: its task, and whether that was cancelled at the deadline."""
+
+    __slots__ = ("expired", "task")
+
+    def __init__(self, task: "asyncio.Task[Any]") -> None:
+        self.task = task
+        self.expired = False
+
+
+class Deadlines:
+    """Ends calls at their deadlines. Those within `RESOLUTION_S` have one timer: a timer for each would take 1 us."""
+
+    def __init__(self) -> None:
+        self._calls: dict[float, set[_Call]] = {}
+
+    async def run(self, coroutine: Coroutine[Any, Any, Result], until: float) -> Result:
+        """Await a coroutine. Raise TimeoutError at the time `until` of `time.monotonic`, or `RESOLUTION_S` before.
+
+        Its first step has no timeout: a read that waits for nothing is not registered.
+        """
+        try:
+            awaited = coroutine.send(None)
+        except StopIteration as finished:
+            result: Result = finished.value
+            return result
+        # `get_running_loop` makes a system call. A future knows its loop.
+        loop = asyncio.get_running_loop() if awaited is None else awaited.get_loop()
+        task = asyncio.current_task(loop)
+        assert task is not None
+        call, calls, cancelling = _Call(task), self._until(until, loop), task.cancelling()
+        calls.add(call)
+        try:
+            return await resumed(coroutine, awaited)
+        except asyncio.CancelledError as error:
+            if call.expired and task.cancelling() <= cancelling + 1:
+                raise TimeoutError from error
+            raise
+        finally:
+            calls.discard(call)
+            if call.expired:
+                task.uncancel()
+
+    def _until(self, until: float, loop: asyncio.AbstractEventLoop) -> set[_Call]:
+        """Return the calls that a timer ends at about this time, none if it is infinite."""
+        at = until if until == math.inf else math.floor(until / RESOLUTION_S) * RESOLUTION_S
+        if (calls := self._calls.get(at)) is None:
+            calls = self._calls[at] = set()
+            if at < math.inf:
+                loop.call_at(at, self._expire, at)
+        return calls
+
+    def _expire(self, at: float) -> None:
+        for call in self._calls.pop(at):
+            call.expired = call.task.cancel()
 
 
 def exponential_backoff_s(

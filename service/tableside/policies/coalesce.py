@@ -38,7 +38,7 @@ SHARED_BYTES_MAX = 2**16
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
 
-TIMER_RESOLUTION_S = 0.001
+TIMER_RESOLUTION_S = 0.01
 """Resolution of the event loop's timers: deadlines within this time count as passed."""
 
 

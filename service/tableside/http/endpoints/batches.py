@@ -87,7 +87,7 @@ async def apply_batch(
     """Apply a batch of operations."""
     # A page of any site can make a browser post a body without a type. A JSON or Arrow type requires a CORS preflight.
     # If no token is required, this prevents such pages from writing.
-    media = request.media_type((JSON, ARROW), default=JSON if request.header("origin") is None else None)
+    media = request.media_type((JSON, ARROW), default=JSON if request.header(b"origin") is None else None)
     request.check_accepts(media)
     if refused := request.refused("batch", "all"):  # Ignoring it could apply the batch twice, or undo newer writes.
         article = "an" if refused[1][0] in "aeiou" else "a"

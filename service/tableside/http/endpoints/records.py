@@ -275,7 +275,7 @@ async def delete_record(
 
 
 def _refuse_if_none_match(request: ServiceRequest) -> None:
-    if request.header("if-none-match") is not None:
+    if request.header(b"if-none-match") is not None:
         raise InvalidOperation("If-None-Match is only supported for a read and a put")
 
 

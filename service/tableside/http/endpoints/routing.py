@@ -82,9 +82,9 @@ class ServiceRequest(Request):
         limits: LimitSettings = self.app.state.settings.limits
         return limits
 
-    def header(self, name: str) -> str | None:
+    def header(self, name: bytes) -> str | None:
         """Return a header by its name in lower case, repeated headers joined by commas, or None if it is absent."""
-        raw = self.context.headers.get(name.encode())
+        raw = self.context.headers.get(name)
         return None if raw is None else raw.decode("latin-1")
 
     def refused(self, *when: str) -> tuple[str, str] | None:
@@ -96,12 +96,12 @@ class ServiceRequest(Request):
 
     def media_type(self, known: Collection[str], default: str | None = None) -> str:
         """Return the media type of the body, one of `known`. Raise UnsupportedMediaType if it is another."""
-        given = self.header("content-type") or default or ""
+        given = self.header(b"content-type") or default or ""
         if _BODY_CODINGS.isdisjoint(self.context.headers) and given in known:
             return given
-        if (self.header("content-encoding") or "identity").lower() != "identity":
+        if (self.header(b"content-encoding") or "identity").lower() != "identity":
             raise UnsupportedMediaType("a body with a Content-Encoding is not supported")
-        if (self.header("transfer-encoding") or "chunked").lower() != "chunked":
+        if (self.header(b"transfer-encoding") or "chunked").lower() != "chunked":
             raise UnsupportedMediaType("chunked is the only supported transfer coding")
         essence, _, parameters = given.partition(";")
         charset = parameters and re.search(r"charset\s*=\s*\"?([^\s\";]+)", parameters, re.IGNORECASE)
@@ -113,7 +113,7 @@ class ServiceRequest(Request):
 
     def check_accepts(self, media: str = JSON) -> None:
         """Raise NotAcceptable if `Accept` excludes the media type of the response."""
-        check_accepts(self.header("accept"), media)
+        check_accepts(self.header(b"accept"), media)
 
     async def read_body(self) -> bytes:
         """Read the whole body, and note when it was received. Raise TooLarge if it exceeds `body_bytes_max`.
@@ -122,7 +122,7 @@ class ServiceRequest(Request):
         """
         self.catalog.check_admission(self.table_name)
         bytes_max = self.limits.body_bytes_max
-        declared = self.header("content-length")
+        declared = self.header(b"content-length")
         if declared is not None and int(declared) > bytes_max:
             raise TooLarge(f"a body may have at most {bytes_max} bytes")
         chunks, size_bytes, more = [], 0, True
@@ -151,15 +151,16 @@ class ServiceRequest(Request):
         until, caller = self.received_at + allowed_s, self.context.caller or ""
         return Budget(until, self.table_name, caller, self.body_bytes, room)
 
-    async def within(self, prefer: Preferences | None, lookup: Coroutine[Any, Any, Found]) -> Found:
+    def within(self, prefer: Preferences | None, lookup: Coroutine[Any, Any, Found]) -> Coroutine[Any, Any, Found]:
         """Return the result of a lookup in the catalog. Raise DeadlineExceeded if the client does not wait for it.
 
         The table's own deadline limits every lookup.
         """
-        if prefer is None or prefer.wait_s is None:
-            return await lookup
+        return lookup if prefer is None or prefer.wait_s is None else self._within(prefer.wait_s, lookup)
+
+    async def _within(self, wait_s: float, lookup: Coroutine[Any, Any, Found]) -> Found:
         try:
-            async with asyncio.timeout_at(self.received_at + prefer.wait_s):
+            async with asyncio.timeout_at(self.received_at + wait_s):
                 return await lookup
         except TimeoutError:
             raise DeadlineExceeded("the store of the table did not answer before the request's deadline") from None
@@ -187,7 +188,7 @@ def check_read(request: ServiceRequest) -> None:
 def check_write(request: ServiceRequest) -> None:
     """Raise Forbidden if the caller may not write the table, or not read it, and requests the value after a write."""
     request.caller.check("write", request.table_name)
-    prefer = None if request.method == "DELETE" else request.header("prefer")
+    prefer = None if request.method == "DELETE" else request.header(b"prefer")
     if prefer is not None and parse_preferences(prefer).representation:
         check_read(request)
 

@@ -85,7 +85,7 @@ async def scan_records(
     the scan ends only if the cursor is null.
     """
     opened = await request.within(prefer, request.catalog.table(table, generation_of(cursor or split)))
-    media, spec = preferred_media_type(request.header("accept"), (JSON, ARROW)), opened.spec
+    media, spec = preferred_media_type(request.header(b"accept"), (JSON, ARROW)), opened.spec
     scope = _seal_scope(spec, prefix, partition, split)
     if partitions is not None:
         scope = (*scope, partitions)
