@@ -21,7 +21,7 @@ import msgspec
 from opentelemetry.trace import Span
 
 from ..core import NO_DEADLINE, Budget, Get, Internal, Key, Operation, Outcome, Store
-from ..core.batch import Batch, applied_if_unanswered, direction, joined_outcomes
+from ..core.batch import applied_if_unanswered, direction, joined_outcomes
 from ..core.concurrency import chunks_of, gather_bounded
 from ..core.operations import size_bytes
 from ..core.store import Policy
@@ -70,8 +70,7 @@ class Coalesce(Policy):
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Do the operations, in calls of the store that may also have other callers' operations."""
-        kind = operations.kind if isinstance(operations, Batch) else type(operations[0])
-        calls = self._calls.get(kind) if len(operations) == 1 else None
+        calls = self._calls.get(type(operations[0])) if len(operations) == 1 else None
         if calls is None:
             return await self._in_parts(operations, budget)
         if not calls.idle:
@@ -206,8 +205,12 @@ class SharedCalls:
         slot.callers.append(caller)
         try:
             return await caller.future
+        except asyncio.CancelledError:
+            self._abandon(caller)
+            raise
         finally:
-            self._forget(caller)
+            if caller.timer is not None:
+                caller.timer.cancel()
             if span is not None:
                 span.end()
 
@@ -268,13 +271,6 @@ class SharedCalls:
         if not caller.future.done():
             applied = applied_if_unanswered([caller.slot.operation])
             caller.future.set_result(Budget(caller.until, self._store.spec.name).exceeded(applied))
-            self._abandon(caller)
-
-    def _forget(self, caller: Caller) -> None:
-        """Remove a caller, whether or not it has its outcome."""
-        if caller.timer is not None:
-            caller.timer.cancel()
-        if caller.future.cancel() or caller.future.cancelled():
             self._abandon(caller)
 
     def _abandon(self, caller: Caller) -> None:
