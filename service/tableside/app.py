@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 from fastapi import FastAPI
 from starlette.datastructures import State
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from . import __version__
 from .auth import Auth
@@ -46,6 +47,20 @@ class ServiceState(State):
     exposition: Exposition
     catalog: Catalog
     __setattr__ = object.__setattr__  # type: ignore[assignment]  # Starlette names the parameters
+
+
+class Application(FastAPI):
+    """An application that passes requests to its middleware itself, without two steps of the framework."""
+
+    middleware_stack: ASGIApp
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Process a request, or start and stop the application."""
+        if scope["type"] == "http":
+            scope["app"] = self
+            await self.middleware_stack(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def create_app(
@@ -115,7 +130,7 @@ def create_app(
         hosts.change(changed.hosts)
         prefix.change(changed.root_path, changed.trusted_proxies)
 
-    app = FastAPI(
+    app = Application(
         title="Tableside",
         version=__version__,
         lifespan=lifespan,
