@@ -10,11 +10,12 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from ...core import Key, KeySchema, MalformedRequest, Part, Scan, TableError, checked_part
+from .scripts import Names
 
 NamedKey: TypeAlias = tuple[str, Key]
 """The name of a record's Redis key, and the record's key."""
@@ -59,15 +60,15 @@ class KeyNames:
         """Whether all records of a partition are in one slot of a cluster."""
         return has_hash_tag(f"{self.prefix}{{tag}}" if self._has_tag else self.prefix)
 
-    def for_keys(self, keys: Iterable[Key]) -> list[str]:
+    def for_keys(self, keys: Iterable[Key]) -> Names:
         """Return the names for records' keys."""
-        prefix = self.prefix
         if self._is_plain:
-            return [f"{prefix}{key}" for key in keys]
+            is_text = self._schema.fields[0].type == "string"
+            return Names(self.prefix, cast("list[str]", [*keys]) if is_text else list(map(str, keys)))
         composite = [key for key in keys if isinstance(key, tuple)]
         if self._has_tag:
-            return [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite]
-        return [prefix + ":".join(map(_escape, key)) for key in composite]
+            return Names("", [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite])
+        return Names(self.prefix, [":".join(map(_escape, key)) for key in composite])
 
     def partition_start(self, partition: Part) -> str:
         """Return the prefix of the names of a partition's records."""
@@ -200,10 +201,12 @@ def side_key(name: str) -> str:
     return f"_tss:{slot_tag(slot_of(name))}{name}"
 
 
-def side_keys(names: Sequence[str]) -> list[str]:
+def side_keys(names: Sequence[str]) -> Names:
     """Return the names of the side keys of records."""
-    usual = "}" not in "".join(names)
-    return [f"_ts:{{{name}}}" for name in names] if usual else list(map(side_key, names))
+    records = Names.of(names)
+    if "}" in "".join([records.start, *records.texts, records.end]):
+        return Names("", list(map(side_key, names)))
+    return Names(f"_ts:{{{records.start}", records.texts, f"{records.end}}}")
 
 
 def has_hash_tag(name: str) -> bool:

@@ -50,7 +50,7 @@ from ...core import (
 from .connection import EXPIRY_UNKNOWN
 from .errors import WRONG_TYPE, from_unexpected_reply
 from .keys import slot_of
-from .scripts import FAILURE, Command, Script
+from .scripts import FAILURE, Command, Script, words_at
 from .servers import Result, Servers, in_order
 
 SCRIPT_RECORDS_MAX = 16
@@ -280,7 +280,7 @@ class RecordReader:
         parts: list[Sequence[Result | TableError]] = []
         groups = self._servers.groups(names)
         commands = [
-            Command((), slot, READ, [[keys[at] for at in positions] for keys in (names, side_names) if keys])
+            Command((), slot, READ, words_at([names, side_names] if side_names else [names], positions, len(names)))
             for positions, slot in groups
         ]
         for (positions, _), reply in zip(groups, await self._servers.run(commands, until, budget=budget), strict=True):

@@ -5,9 +5,9 @@ atomic step, and returns a result or an error for each. Times are by the server'
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, AnyStr, TypeAlias
+from typing import Any, AnyStr, TypeAlias, cast, overload
 
 import msgspec
 from hiredis import pack_command
@@ -25,6 +25,33 @@ EXPIRED_MAX = 16
 
 Column: TypeAlias = Sequence[str] | Sequence[bytes]
 """A word for each record of a command."""
+
+
+class Names(Sequence[str]):
+    """Names of Redis keys: `texts` between the same `start` and `end`. Most are packed without forming each name."""
+
+    def __init__(self, start: str, texts: Sequence[str], end: str = "") -> None:
+        self.start, self.texts, self.end = start, texts, end
+
+    @classmethod
+    def of(cls, words: Sequence[Any]) -> "Names":
+        """Return words as names."""
+        return words if isinstance(words, Names) else cls("", words)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+    @overload
+    def __getitem__(self, index: slice) -> "Names": ...
+    def __getitem__(self, index: int | slice) -> "str | Names":
+        if isinstance(index, slice):
+            return Names(self.start, self.texts[index], self.end)
+        return f"{self.start}{self.texts[index]}{self.end}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([f"{self.start}{text}{self.end}" for text in self.texts])
 
 
 class Script:
@@ -66,24 +93,37 @@ class Command(msgspec.Struct, frozen=True):
         return [b"*%d\r\n%b" % (count, start), *(part for column in columns for part in _packed_column(column))]
 
 
+def words_at(columns: Sequence[Column], positions: Sequence[int], count: int) -> Sequence[Column]:
+    """Return the words of some of `count` records. A column with one word for all records stays as it is."""
+    if len(positions) == count:
+        return columns
+    if isinstance(positions, range):
+        part = slice(positions.start, positions.stop)
+        return [column[part] if len(column) == count else column for column in columns]
+    return [[column[at] for at in positions] if len(column) == count else column for column in columns]  # type: ignore[misc]
+
+
 def _packed_column(words: Column) -> list[bytes]:
-    encoded: Any = words
-    if words and type(words[0]) is str:
-        text = "".join(_packed(encoded, "$%d\r\n", "\r\n"))
+    names, encoded = Names.of(words), cast("Sequence[bytes]", words)
+    if names and type(names.texts[0]) is str:
+        text = "".join(_packed(names.texts, "$%d\r\n", names.start, f"{names.end}\r\n"))
         if text.isascii():  # Otherwise the lengths are wrong.
             return [text.encode()]
-        encoded = list(map(str.encode, encoded))
-    return _packed(encoded, b"$%d\r\n", b"\r\n")
+        encoded = list(map(str.encode, names))
+    return _packed(encoded, b"$%d\r\n", b"", b"\r\n")
 
 
-def _packed(words: Sequence[AnyStr], length_form: AnyStr, end: AnyStr) -> list[AnyStr]:
-    """Return words after their lengths, as one text unless a word is long."""
-    lengths = list(map(len, words))
-    before = {length: length_form % length for length in set(lengths)}
+def _packed(words: Sequence[AnyStr], length_form: AnyStr, start: AnyStr, end: AnyStr) -> list[AnyStr]:
+    """Return words after their lengths, as one text unless a word is long.
+
+    A word is a text of `words` between `start` and `end`, which also has the line break after the word.
+    """
+    lengths, others = list(map(len, words)), len(start) + len(end) - 2
+    before = {length: length_form % (length + others) + start for length in set(lengths)}
     is_long = max(before, default=0) > LONG_WORD_BYTES
     if len(before) == 1 and not is_long:
-        [start] = before.values()
-        return [start + (end + start).join(words) + end]
+        [first] = before.values()
+        return [first + (end + first).join(words) + end]
     parts = [end] * (3 * len(words))
     parts[::3], parts[1::3] = [before[length] for length in lengths], words
     return parts if is_long else [end[:0].join(parts)]

@@ -35,7 +35,7 @@ from .connection import REQUEST_BYTES_MAX, Reply
 from .errors import from_unexpected_reply
 from .keys import KeyNames, PartitionIndex, side_keys
 from .records import RecordReader, etag_of, pack_all, pack_side, side_elements, stored, wrong_type
-from .scripts import REMEMBER, Column, Command, RecordScript
+from .scripts import REMEMBER, Column, Command, RecordScript, words_at
 from .servers import COMMAND_KEYS_MAX, KeyGroup, Servers, in_order
 
 UNDECIDED = -1
@@ -200,7 +200,7 @@ class RecordWriter:
         head = ["".join(["n" if len(column) == count else "1" for column in columns]).encode(), self._delete_memory_ms]
         chosen, parts = script.plain if self._index is None else script.indexed, self._parts(names, columns)
         commands = [
-            Command((), slot, chosen, _at(key_columns, part, count), [head, *_at(columns, part, count)])
+            Command((), slot, chosen, words_at(key_columns, part, count), [head, *words_at(columns, part, count)])
             for part, slot in parts
         ]
         replies = await self._servers.run(commands, until, writes=True)
@@ -256,16 +256,6 @@ class RecordWriter:
         columns = [*zip(*map(_arguments, replacements, raws), strict=True)]
         results = await self.run(REPLACE, [replacement.write.key for replacement in replacements], columns, until)
         return [*map(_outcome, replacements, raws, results)]
-
-
-def _at(columns: Sequence[Column], positions: Sequence[int], count: int) -> Sequence[Column]:
-    """Return the words of some of `count` records. A column with one word for all records stays as it is."""
-    if len(positions) == count:
-        return columns
-    if isinstance(positions, range):
-        part = slice(positions.start, positions.stop)
-        return [column[part] if len(column) == count else column for column in columns]
-    return [[column[at] for at in positions] if len(column) == count else column for column in columns]  # type: ignore[misc]
 
 
 def _results(reply: Reply, count: int) -> Sequence[Any]:
