@@ -7,7 +7,7 @@ atomic step, and returns a result or an error for each. Times are by the server'
 import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, AnyStr, TypeAlias, cast, overload
+from typing import Any, AnyStr, TypeAlias, cast
 
 import msgspec
 from hiredis import pack_command
@@ -41,11 +41,7 @@ class Names(Sequence[str]):
     def __len__(self) -> int:
         return len(self.texts)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> "Names": ...
-    def __getitem__(self, index: int | slice) -> "str | Names":
+    def __getitem__(self, index: Any) -> Any:
         if isinstance(index, slice):
             return Names(self.start, self.texts[index], self.end)
         return f"{self.start}{self.texts[index]}{self.end}"
