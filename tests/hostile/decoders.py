@@ -92,13 +92,13 @@ def header_lines(data: bytes) -> None:
     given = [(NAMES[line[0] % len(NAMES)], line[1:]) for line in lines]
     scope = {"type": "http", "method": "GET", "headers": given, "query_string": data[:200], "path": "/"}
     request = ServiceRequest({**scope, "app": APP, SCOPE_KEY: RequestContext("1", "GET")}, empty_receive)
-    accept = request.header("accept")
+    accept = request.header(b"accept")
     parsers: tuple[Callable[[ServiceRequest], object], ...] = (
         *(endpoint.parameters.parse for endpoint in ENDPOINTS),
         lambda request: request.media_type(("application/json",)),
         lambda request: check_accepts(accept, "application/json"),
         lambda request: preferred_media_type(accept, ("application/json", "text/plain")),
-        lambda request: matches_etag(request.header("if-none-match") or "", "1"),
+        lambda request: matches_etag(request.header(b"if-none-match") or "", "1"),
     )
     for parse in parsers:
         with contextlib.suppress(TableError):
