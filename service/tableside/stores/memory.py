@@ -191,6 +191,7 @@ class MemoryStore:
         keys, values = self.spec.key.encode_all(puts.keys, b""), puts.cells("value")
         etags = [f"{number:x}" for number in itertools.islice(self._etags, len(puts))]
         expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
+        replace = partial(dict.__setitem__, records)  # The record keeps its place in the order of keys.
         for at, (key, value, etag, expires_ms) in enumerate(zip(keys, values, etags, expiries, strict=True)):
             memory, stored = memories[tokens[at]], records.get(key)
             if stored is not None and stored.memory is not NO_MEMORY:
@@ -201,7 +202,8 @@ class MemoryStore:
                 elif present and not memory.replaces(present):
                     decided[at] = self._apply_one(puts[at], now)
                     continue
-            records[key] = Stored(value, etag, expires_ms, memory)
+            put = records.__setitem__ if stored is None else replace
+            put(key, Stored(value, etag, expires_ms, memory))
         self._sweep(len(puts), now)
         written = Results(Written, put_columns(puts, etags, expiries))
         return [decided.get(at, outcome) for at, outcome in enumerate(written)] if decided else written
