@@ -23,7 +23,6 @@ from .batch import (
     has_only as has_only,
     joined_cells as joined_cells,
     joined_outcomes as joined_outcomes,
-    put_columns as put_columns,
     shared as shared,
 )
 from .budget import (
@@ -124,6 +123,7 @@ from .transitions import (
     expiries_ms as expiries_ms,
     expiry_ms as expiry_ms,
     live_record as live_record,
+    put_columns as put_columns,
     transition as transition,
     with_etag as with_etag,
 )

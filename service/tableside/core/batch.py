@@ -285,17 +285,6 @@ def joined_cells(column: pa.Array) -> memoryview:
     return memoryview(text or b"")[ends_at[0] : ends_at[len(column)]]
 
 
-def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -> dict[str, Sequence[Any]]:
-    """Return the columns of the outcomes of puts that were written: the first ones, if there are fewer etags."""
-    columns: dict[str, Sequence[Any]] = {"etag": etags}
-    if any(expiries_ms):
-        columns["expires_ms"] = expiries_ms
-    if puts.has("returning"):
-        both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
-        columns["value"] = [value if returning else None for value, returning in both][: len(etags)]
-    return columns
-
-
 def apply_by_kind(operations: Sequence[Operation], apply: Callable[[Batch], Applying]) -> Applying:
     """Apply the operations of each kind together, the kinds concurrently. Keep the order of outcomes."""
     if isinstance(operations, Batch):

@@ -6,11 +6,13 @@ has the same effect in every store.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from . import updates, values
+from .batch import Batch
 from .errors import InvalidOperation, PreconditionFailed, RecordNotFound, RecordUnreadable, TableError
 from .operations import ANY_ETAG, NO_EXPIRY, Delete, Outcome, Put, Record, Token, Update, Write, Written
 from .orders import ALL, EXISTS, EXPIRY, Orders, assigned, assignments
@@ -156,6 +158,17 @@ def expiries_ms(ttls_s: Sequence[float | None], default_s: float | None, now_ms:
     """Return `expiry_ms` for each time to live in seconds. None stands for the default."""
     expiries = {ttl_s: expiry_ms(default_s if ttl_s is None else ttl_s, now_ms) for ttl_s in set(ttls_s)}
     return [expiries[ttl_s] for ttl_s in ttls_s]
+
+
+def put_columns(puts: Batch, etags: Sequence[str], expiries_ms: Sequence[int]) -> dict[str, Sequence[Any]]:
+    """Return the columns of the outcomes of puts that were written: the first ones, if there are fewer etags."""
+    columns: dict[str, Sequence[Any]] = {"etag": etags}
+    if any(expiries_ms):
+        columns["expires_ms"] = expiries_ms
+    if puts.has("returning"):
+        both = zip(puts.cells("value"), puts.cells("returning"), strict=True)
+        columns["value"] = [value if returning else None for value, returning in both][: len(etags)]
+    return columns
 
 
 def with_etag(changed: Changed, etag: str) -> Changed:

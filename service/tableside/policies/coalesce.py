@@ -39,7 +39,7 @@ CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
 
 TIMER_RESOLUTION_S = 0.01
-"""Resolution of the event loop's timers: deadlines within this time count as passed."""
+"""A caller whose deadline is earlier than that of its call by less than this has no timer of its own."""
 
 
 class Coalesce(Policy):
