@@ -124,6 +124,9 @@ class _Call:
         self.task = task
         self.expired = False
 
+    def expire(self) -> None:
+        self.expired = self.task.cancel()
+
 
 class Deadlines:
     """Ends calls at their deadlines. Those within `RESOLUTION_S` have one timer: a timer for each would take 1 us."""
@@ -145,8 +148,12 @@ class Deadlines:
         loop = asyncio.get_running_loop() if awaited is None else awaited.get_loop()
         task = asyncio.current_task(loop)
         assert task is not None
-        call, calls, cancelling = _Call(task), self._until(until, loop), task.cancelling()
-        calls.add(call)
+        call, cancelling, calls = _Call(task), task.cancelling(), set[_Call]()
+        if until <= loop.time():
+            loop.call_soon(call.expire)  # before the next step
+        else:
+            calls = self._until(until, loop)
+            calls.add(call)
         try:
             return await resumed(coroutine, awaited)
         except asyncio.CancelledError as error:
@@ -169,7 +176,7 @@ class Deadlines:
 
     def _expire(self, at: float) -> None:
         for call in self._calls.pop(at):
-            call.expired = call.task.cancel()
+            call.expire()
 
 
 def exponential_backoff_s(

@@ -38,8 +38,8 @@ SHARED_BYTES_MAX = 2**16
 CONCURRENT_PARTS_MAX = 8
 """Limit on the parts of one call that are in flight at the same time."""
 
-TIMER_RESOLUTION_S = 0.01
-"""A caller whose deadline is earlier than that of its call by less than this has no timer of its own."""
+TIMER_RESOLUTION_S = 0.001
+"""Resolution of the event loop's timers: deadlines within this time count as passed."""
 
 
 class Coalesce(Policy):
