@@ -101,71 +101,63 @@ class Coalesce(Policy):
         return joined_outcomes(answers)
 
 
-class Slot(msgspec.Struct, eq=False):
-    """One operation in a shared call, and its callers. Only a get can have several. `call` is None until it is sent."""
-
-    operation: Operation
-    callers: "list[Caller]" = []
-    call: "SharedCall | None" = None
-
-
 class Caller(msgspec.Struct, eq=False):
-    """A caller that waits for the outcome of one operation.
+    """A caller that waits for the outcome of an operation.
 
-    `span` covers its wait, if the trace is sampled. `timer` ends its wait at its deadline `until`, if its call has a
-    later one.
+    `until` is its deadline: its call may have a later one. `span` covers its wait, if the trace is sampled. `call` is
+    the call with its operation, while that is in flight and the caller waits.
     """
 
-    slot: Slot
+    operation: Operation
     until: float
     future: "asyncio.Future[Outcome]"
     span: Span | None
-    timer: asyncio.TimerHandle | None = None
+    call: "SharedCall | None" = None
 
 
 class SharedCall(msgspec.Struct, eq=False):
     """A call of the store: it first collects operations and is then sent.
 
-    `until`, its deadline, and `waiting`, the number of callers without an outcome, are set when it is sent.
+    `callers` are those of all operations. Only a get can have several. `until`, its deadline, and `waiting`, the number
+    of callers without an outcome, are set when it is sent. `timer` is for the earliest of its callers' deadlines, if
+    that is before its own.
     """
 
     since: float
-    slots: dict[Key, Slot] = {}
+    operations: dict[Key, Operation] = {}
+    callers: list[Caller] = []
     size_bytes: int = 0
     waiting: int = 0
     until: float = -math.inf
+    timer: asyncio.TimerHandle | None = None
 
-    def start(self) -> list[Caller]:
-        """Drop the operations without a caller, and return the remaining callers. No get can join from now on."""
-        waiting = []
-        for slot in self.slots.values():
-            slot.call = self
-            slot.callers = [caller for caller in slot.callers if not caller.future.done()]
-            waiting += slot.callers
-        self.waiting = len(waiting)
+    def start(self) -> None:
+        """Drop the callers that wait no longer, and operations without callers. None can join from now on."""
+        waiting = [caller for caller in self.callers if not caller.future.done()]
+        if len(waiting) < len(self.callers):
+            keys = {caller.operation.key for caller in waiting}
+            self.operations = {key: operation for key, operation in self.operations.items() if key in keys}
+        for caller in waiting:
+            caller.call = self
+        self.callers, self.waiting = waiting, len(waiting)
         self.until = max([caller.until for caller in waiting], default=self.until)
-        return waiting
 
     def resolve(self, outcomes: Sequence[Outcome]) -> None:
-        """Give the outcome of each operation that has callers to all of them."""
-        for callers, outcome in zip(self._released(), outcomes, strict=True):
-            for caller in callers:
-                if not caller.future.done():
-                    caller.future.set_result(outcome)
+        """Give the outcome of each operation to its callers."""
+        by_key = dict(zip(self.operations, outcomes, strict=True))
+        for caller in self._released():
+            if not caller.future.done():
+                caller.future.set_result(by_key[caller.operation.key])
 
     def abandon(self) -> None:
         """Cancel all callers: there will be no outcome."""
-        for callers in self._released():
-            for caller in callers:
-                caller.future.cancel()
+        for caller in self._released():
+            caller.future.cancel()
 
-    def _released(self) -> list[list[Caller]]:
-        """Return the callers of each operation, and end the cycles of references, which would keep values in memory."""
-        released = [slot.callers for slot in self.slots.values() if slot.callers]
-        for slot in self.slots.values():
-            slot.callers = []
-        self.slots = {}
-        return released
+    def _released(self) -> list[Caller]:
+        """Return the callers, and end the cycles of references, which would keep values in memory."""
+        callers, self.callers, self.operations = self.callers, [], {}
+        return callers
 
 
 class SharedCalls:
@@ -200,38 +192,34 @@ class SharedCalls:
         """Do an operation in the forming call. If the wait is cancelled before that is sent, it is never sent."""
         loop = self._loop = self._loop or asyncio.get_running_loop()
         span = None if self._traces is None else self._traces.start_span("coalesce wait")
-        slot = self._slot(operation, loop)
-        caller = Caller(slot, until, loop.create_future(), span)
-        slot.callers.append(caller)
+        caller = Caller(operation, until, loop.create_future(), span)
+        self._join(caller, loop)
         try:
             return await caller.future
         except asyncio.CancelledError:
             self._abandon(caller)
             raise
         finally:
-            if caller.timer is not None:
-                caller.timer.cancel()
             if span is not None:
                 span.end()
 
-    def _slot(self, operation: Operation, loop: asyncio.AbstractEventLoop) -> Slot:
-        """Give an operation a slot in the forming call, or in a new one if it has no room. Gets of a key share one."""
-        call, key = self._forming, operation.key
-        slot = None if call is None else call.slots.get(key)
-        if slot is not None and type(operation) is Get:
-            return slot
+    def _join(self, caller: Caller, loop: asyncio.AbstractEventLoop) -> None:
+        """Add an operation to the forming call, or to a new one if it has no room. Gets of a key are one operation."""
+        call, operation = self._forming, caller.operation
         size = 0 if type(operation) is Get else size_bytes(operation)
-        if call is None or slot is not None or self._is_full(call, size):
+        if call is None or not self._has_room(call, operation, size):
             call = SharedCall(time.monotonic())
             self.in_flight[call] = loop.create_task(self._run(call))
             if size <= self._bytes_max:
                 self._forming = call
-        slot = call.slots[key] = Slot(operation)
+        call.operations.setdefault(operation.key, operation)
+        call.callers.append(caller)
         call.size_bytes += size
-        return slot
 
-    def _is_full(self, call: SharedCall, size: int) -> bool:
-        return len(call.slots) >= self._operations_max or call.size_bytes + size > self._bytes_max
+    def _has_room(self, call: SharedCall, operation: Operation, size: int) -> bool:
+        if operation.key in call.operations:
+            return type(operation) is Get
+        return len(call.operations) < self._operations_max and call.size_bytes + size <= self._bytes_max
 
     async def _run(self, call: SharedCall) -> None:
         """Send a call, and give its callers their outcomes. Until then, more operations can share it."""
@@ -240,24 +228,25 @@ class SharedCalls:
                 await asyncio.sleep(0)
             if self._forming is call:
                 self._forming = None
-            if callers := call.start():
-                await self._send(call, callers)
+            call.start()
+            if call.callers:
+                await self._send(call)
         except BaseException:
             call.abandon()
             raise
         finally:
             del self.in_flight[call]
+            if call.timer is not None:
+                call.timer.cancel()
 
-    async def _send(self, call: SharedCall, callers: Sequence[Caller]) -> None:
-        operations = [slot.operation for slot in call.slots.values() if slot.callers]
+    async def _send(self, call: SharedCall) -> None:
+        operations, callers = [*call.operations.values()], call.callers
         full = len(operations) >= self._operations_max
         self._metrics.shared(len(operations), len(callers), time.monotonic() - call.since, full=full)
         self._last_was_unshared = len(self.in_flight) == 1 and not self.direct and len(callers) == 1
         budget = Budget(call.until, self._store.spec.name)
-        earlier = call.until - TIMER_RESOLUTION_S
-        for caller in callers:
-            if caller.until < earlier:
-                caller.timer = asyncio.get_running_loop().call_at(caller.until, self._expire, caller)
+        earlier = [caller for caller in callers if caller.until < call.until - TIMER_RESOLUTION_S]
+        self._expire(call, sorted(earlier, key=lambda caller: -caller.until))
         if self._traces is None:
             call.resolve(await call_store(self._store, operations, budget))
             return
@@ -266,17 +255,21 @@ class SharedCalls:
             outcomes = await call_store(self._store, operations, budget)
         call.resolve(outcomes)
 
-    def _expire(self, caller: Caller) -> None:
-        """Resolve a caller whose call has a later deadline."""
-        if not caller.future.done():
-            applied = applied_if_unanswered([caller.slot.operation])
-            caller.future.set_result(Budget(caller.until, self._store.spec.name).exceeded(applied))
-            self._abandon(caller)
+    def _expire(self, call: SharedCall, earlier: list[Caller]) -> None:
+        """Resolve the callers at the end of the list, whose deadlines have passed. The next one gets a timer."""
+        while earlier and earlier[-1].until < time.monotonic() + TIMER_RESOLUTION_S:
+            caller = earlier.pop()
+            if not caller.future.done():
+                applied = applied_if_unanswered([caller.operation])
+                caller.future.set_result(Budget(caller.until, self._store.spec.name).exceeded(applied))
+                self._abandon(caller)
+        if earlier:
+            call.timer = asyncio.get_running_loop().call_at(earlier[-1].until, self._expire, call, earlier)
 
     def _abandon(self, caller: Caller) -> None:
-        """Count one caller less. Cancel a call without callers."""
-        call = caller.slot.call
-        if call is None or caller not in caller.slot.callers:  # It was not sent, or dropped before.
+        """Count a caller less. Cancel a call without callers."""
+        call, caller.call = caller.call, None
+        if call is None:
             return
         call.waiting -= 1
         if not call.waiting and call in self.in_flight:
