@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from functools import cache
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
 
 import msgspec
 import pyarrow as pa
@@ -72,22 +72,15 @@ class Columns(Sequence[Item], Generic[Item]):
 
     def has_only(self, *names: str) -> bool:
         """Return whether no field has another value than its default, except these."""
-        if self._columns is not None:
-            return self._columns.keys() <= set(names)
-        return all(has_only(item, *names) for item in self._made())
+        return self.columns.keys() <= set(names)
 
     def has(self, name: str) -> bool:
         """Return whether the structs have a field, and any has another value than its default."""
-        if self._columns is not None:
-            return name in self._columns
-        members = defaults_of(self.kind)
-        return name in members and any(getattr(item, name) != members[name] for item in self._made())
+        return name in self.columns
 
     def cells(self, name: str) -> Sequence[Any]:
         """Return the values of a member: its column as a list, or its default for each."""
-        if self._columns is None:
-            return [getattr(item, name) for item in self._made()]
-        found = self._columns.get(name)
+        found = self.columns.get(name)
         if found is None:
             return [defaults_of(self.kind)[name]] * len(self)
         return found.to_pylist() if isinstance(found, pa.Array) else found
@@ -164,7 +157,8 @@ class Results(Columns[Outcome]):
         """Return outcomes in columns, or None if they have different kinds, or are those of partitions."""
         if isinstance(outcomes, Results):
             return outcomes
-        kinds, failed = set(map(type, outcomes)), dict[int, TableError]()
+        kinds = set(map(type, outcomes))
+        failed: dict[int, TableError] = {}
         if not kinds <= {Record, Written, type(None)}:
             failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
             kinds -= {type(error) for error in failed.values()}
@@ -242,18 +236,7 @@ def _with_gaps(cells: Sequence[Any], positions: Sequence[int]) -> list[Any]:
 
 def has_only(item: Operation, *names: str) -> bool:
     """Return whether no field of a struct has another value than its default, except these."""
-    values_of, defaults = _others(cast("Any", type(item)), names)
-    return bool(values_of(item) == defaults)
-
-
-@cache
-def _others(kind: Any, names: tuple[str, ...]) -> tuple[Callable[[Any], Any], Any]:
-    """Return a function that gets the values of the fields except these, and their defaults in the same form."""
-    others = {name: default for name, default in defaults_of(kind).items() if name not in names}
-    if not others:
-        return (lambda item: ()), ()
-    defaults = tuple(others.values())
-    return attrgetter(*others), defaults if len(defaults) > 1 else defaults[0]
+    return _divided(type(item), [item]).keys() <= set(names)
 
 
 def shared(column: Sequence[Cell]) -> Sequence[Cell]:
@@ -336,12 +319,18 @@ def defaults_of(kind: Any) -> dict[str, Any]:
 
 def _divided(kind: Any, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
     """Return the columns of structs of a kind, without those that have only defaults."""
-    columns: dict[str, Sequence[Any]] = {}
-    for name, default in defaults_of(kind).items():
-        column = list(map(attrgetter(name), items))
-        if default is msgspec.NODEFAULT or column.count(default) < len(column):
-            columns[name] = column
-    return columns
+    defaults = defaults_of(kind)
+    cells = map(list, zip(*map(_fields_of(kind), items), strict=True)) if items else repeat([])
+    return {
+        name: column
+        for (name, default), column in zip(defaults.items(), cells, strict=False)
+        if default is msgspec.NODEFAULT or column.count(default) < len(column)
+    }
+
+
+@cache
+def _fields_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
+    return attrgetter(*defaults_of(kind))
 
 
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
