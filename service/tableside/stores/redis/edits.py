@@ -122,11 +122,11 @@ return for_each(function(key, side, at)
     if not body then return {UNDECIDED} end
     value = body .. argument(2, at)
     local ttl = argument(6, at)
-    expires = put(key, side, value, ttl == '' and 0 or expiry(ttl), ttl == '')
+    expires = put(key, side, value, ttl == '' and 0 or expiry_of[ttl], ttl == '')
   else
     if argument(3, at) == '' then return {UNDECIDED} end
     value, created = argument(3, at) .. argument(2, at), 1
-    expires = put(key, side, value, expiry(argument(4, at)))
+    expires = put(key, side, value, expiry_of[argument(4, at)])
   end
   if memory then set(side, memory, expires) end
   return {{value, expires, created}}, expires
@@ -164,7 +164,8 @@ class RecordEditor:
         texts = [each.text for each in changes]  # 1 and true have different texts.
         rows = list(zip(texts, updates.cells("default"), updates.cells("ttl_s"), strict=True))
         distinct = dict(zip(rows, changes, strict=True))
-        planned, yielder = dict[Any, _Plan](), Yielder()
+        planned: dict[Any, _Plan] = {}
+        yielder = Yielder()
         for row, each in distinct.items():
             if yielder.due:
                 await yielder.maybe_yield()

@@ -7,7 +7,7 @@ key stores the tokens of the record's writers. Its name has the same one of the 
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from itertools import chain
 from typing import Any, TypeAlias, cast
@@ -15,7 +15,6 @@ from typing import Any, TypeAlias, cast
 from redis.crc import REDIS_CLUSTER_HASH_SLOTS, key_slot
 
 from ...core import Key, KeySchema, MalformedRequest, Part, Scan, TableError, checked_part
-from .scripts import Names
 
 NamedKey: TypeAlias = tuple[str, Key]
 """The name of a record's Redis key, and the record's key."""
@@ -43,6 +42,29 @@ def checked_prefix(prefix: str) -> str:
     if "\0" in prefix or not prefix.isprintable():
         raise ValueError("must contain only printable characters")
     return prefix
+
+
+class Names(Sequence[str]):
+    """Names of Redis keys: `texts` between the same `start` and `end`. Most are packed without forming each name."""
+
+    def __init__(self, start: str, texts: Sequence[str], end: str = "") -> None:
+        self.start, self.texts, self.end = start, texts, end
+
+    @classmethod
+    def of(cls, words: Sequence[Any]) -> "Names":
+        """Return words as names."""
+        return words if isinstance(words, Names) else cls("", words)
+
+    def __len__(self) -> int:
+        return len(self.texts)
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            return Names(self.start, self.texts[index], self.end)
+        return f"{self.start}{self.texts[index]}{self.end}"
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([f"{self.start}{text}{self.end}" for text in self.texts])
 
 
 class KeyNames:

@@ -5,7 +5,7 @@ atomic step, and returns a result or an error for each. Times are by the server'
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any, AnyStr, TypeAlias, cast
 
@@ -13,41 +13,16 @@ import msgspec
 from hiredis import pack_command
 
 from ...core import EXPIRY_MS_MAX, WRITERS_MAX
+from .keys import Names
 
 LONG_WORD_BYTES = 65_536
 """Longer words are sent without being copied: a copy of 16 MiB takes up to 0.1 s."""
-
-SHORT_COMMAND_WORDS = 32
-"""Commands with more words are packed column by column: the driver takes 0.1 us for each word."""
 
 EXPIRED_MAX = 16
 """How many expired records one write removes from the index of its partition."""
 
 Column: TypeAlias = Sequence[str] | Sequence[bytes]
 """A word for each record of a command."""
-
-
-class Names(Sequence[str]):
-    """Names of Redis keys: `texts` between the same `start` and `end`. Most are packed without forming each name."""
-
-    def __init__(self, start: str, texts: Sequence[str], end: str = "") -> None:
-        self.start, self.texts, self.end = start, texts, end
-
-    @classmethod
-    def of(cls, words: Sequence[Any]) -> "Names":
-        """Return words as names."""
-        return words if isinstance(words, Names) else cls("", words)
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return Names(self.start, self.texts[index], self.end)
-        return f"{self.start}{self.texts[index]}{self.end}"
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([f"{self.start}{text}{self.end}" for text in self.texts])
 
 
 class Script:
@@ -76,17 +51,13 @@ class Command(msgspec.Struct, frozen=True):
         `script_text` sends the script itself, for a server that has not loaded it.
         """
         words: Any = self.words
-        columns = [*self.names, *self.arguments]
         if self.script is not None:
             head = ("EVAL", self.script.text) if script_text else ("EVALSHA", self.script.sha)
             words = (*head, sum(map(len, self.names)))
-        count = len(words) + sum(map(len, columns))
-        if count <= SHORT_COMMAND_WORDS:
-            flat: Any = tuple(chain(words, *columns))
-            if max([len(word) for word in flat if type(word) is bytes], default=0) <= LONG_WORD_BYTES:
-                return [pack_command(flat)]
+        columns = [*self.names, *self.arguments]
         _, _, start = pack_command(words).partition(b"\r\n")
-        return [b"*%d\r\n%b" % (count, start), *(part for column in columns for part in _packed_column(column))]
+        count = len(words) + sum(map(len, columns))
+        return [b"*%d\r\n%b" % (count, start), *chain.from_iterable(map(_packed_column, columns))]
 
 
 def words_at(columns: Sequence[Column], positions: Sequence[int], count: int) -> Sequence[Column]:
@@ -100,6 +71,9 @@ def words_at(columns: Sequence[Column], positions: Sequence[int], count: int) ->
 
 
 def _packed_column(words: Column) -> list[bytes]:
+    if len(words) == 1:
+        word = words[0].encode() if isinstance(words[0], str) else words[0]
+        return [b"$%d\r\n" % len(word), word, b"\r\n"]
     names, encoded = Names.of(words), cast("Sequence[bytes]", words)
     if names and type(names.texts[0]) is str:
         text = "".join(_packed(names.texts, "$%d\r\n", names.start, f"{names.end}\r\n"))
@@ -115,11 +89,11 @@ def _packed(words: Sequence[AnyStr], length_form: AnyStr, start: AnyStr, end: An
     A word is a text of `words` between `start` and `end`, which also has the line break after the word.
     """
     lengths, others = list(map(len, words)), len(start) + len(end) - 2
-    before = {length: length_form % (length + others) + start for length in set(lengths)}
-    is_long = max(before, default=0) > LONG_WORD_BYTES
-    if len(before) == 1 and not is_long:
-        [first] = before.values()
+    is_long = max(lengths, default=0) > LONG_WORD_BYTES
+    if len(set(lengths)) == 1 and not is_long:
+        first = length_form % (lengths[0] + others) + start
         return [first + (end + first).join(words) + end]
+    before = {length: length_form % (length + others) + start for length in set(lengths)}
     parts = [end] * (3 * len(words))
     parts[::3], parts[1::3] = [before[length] for length in lengths], words
     return parts if is_long else [end[:0].join(parts)]
@@ -200,15 +174,26 @@ local now = time[1] * 1000 + math.floor(time[2] / 1000)
 -- What PEXPIRETIME returns for an absent key.
 local ABSENT = -2
 
--- Returns the expiry for a time to live in ms (0: never).
-local function expiry(ttl)
+-- Returns a table that computes each element when it is first read. Most records of a call have the same expiry.
+local function computed(element)
+  return setmetatable({{}}, {{__index = function(elements, key)
+    elements[key] = element(key)
+    return elements[key]
+  end}})
+end
+
+-- The expiry for a time to live in ms (0: never).
+local expiry_of = computed(function(ttl)
   local expires = now + tonumber(ttl)
   return (expires > now and expires < {EXPIRY_MS_MAX}) and expires or 0
-end
+end)
+
+-- The digits of a time in Unix ms.
+local digits_of = computed(function(time) return string.format('%.0f', time) end)
 
 -- Sets a string and its expiry in Unix ms (0: never).
 local function set(key, value, expires)
-  if expires > 0 then redis.call('SET', key, value, 'PXAT', string.format('%.0f', expires))
+  if expires > 0 then redis.call('SET', key, value, 'PXAT', digits_of[expires])
   else redis.call('SET', key, value) end
 end
 
@@ -233,7 +218,7 @@ local function put(key, side, value, expires, keep)
   elseif head ~= '' then
     redis.call('SETRANGE', side, 1, '1')
     local side_expires = side_expiry(head, expires)
-    if side_expires > 0 then redis.call('PEXPIREAT', side, string.format('%.0f', side_expires))
+    if side_expires > 0 then redis.call('PEXPIREAT', side, digits_of[side_expires])
     else redis.call('PERSIST', side) end
   end
   return expires, expires
@@ -243,7 +228,7 @@ end
 local function remember_delete(side)
   if outlives(redis.call('GETRANGE', side, 0, 3)) then
     redis.call('SETRANGE', side, 1, '0')
-    redis.call('PEXPIREAT', side, string.format('%.0f', now + DELETE_MEMORY))
+    redis.call('PEXPIREAT', side, digits_of[now + DELETE_MEMORY])
   else
     redis.call('UNLINK', side)
   end
@@ -285,7 +270,7 @@ local function add(changes, member, expires)
   table.insert(changes.added, 0)
   table.insert(changes.added, member)
   if expires > 0 then
-    table.insert(changes.scored, string.format('%.0f', expires))
+    table.insert(changes.scored, digits_of[expires])
     table.insert(changes.scored, member)
   else
     table.insert(changes.unscored, member)
@@ -304,7 +289,7 @@ end
 -- Removes some members whose records have expired.
 local function remove_expired(index, expiring)
   local expired = redis.call(
-    'ZRANGE', expiring, '-inf', string.format('(%.0f', now), 'BYSCORE', 'LIMIT', 0, {EXPIRED_MAX})
+    'ZRANGE', expiring, '-inf', '(' .. digits_of[now], 'BYSCORE', 'LIMIT', 0, {EXPIRED_MAX})
   run('ZREM', index, expired)
   run('ZREM', expiring, expired)
 end

@@ -327,8 +327,8 @@ Servers: TypeAlias = SingleServer | Cluster
 
 def in_order(groups: Sequence[KeyGroup], parts: Sequence[Sequence[Result]]) -> Sequence[Result]:
     """Return the results of names from those of their groups. They stay in columns on a single server."""
-    positions = [*chain.from_iterable(positions for positions, _ in groups)]
-    if positions == [*range(sum(map(len, parts)))]:
+    positions = [*chain.from_iterable(positions for positions, _ in groups)] if len(groups) > 1 else []
+    if positions == [*range(len(positions))]:
         return joined_outcomes(parts)
     by_position = dict(zip(positions, chain(*parts), strict=True))
     return [by_position[position] for position in range(len(by_position))]

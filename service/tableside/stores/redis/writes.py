@@ -59,9 +59,9 @@ local function put_all()
     if redis.pcall('EXISTS', unpack(KEYS, 1, count)) ~= count then return nil end
     sides = redis.pcall('MGET', unpack(KEYS, count + 1))
   end
-  local results, words, last, expiring, side_expiries, texts = {{}}, {{}}, 0, false, {{}}, {{}}
+  local results, words, last, expiring, side_expiries = {{}}, {{}}, 0, false, {{}}
   for at = 1, count do
-    local element, side, expires = argument(3, at), sides[at], expiry(argument(2, at))
+    local element, side, expires = argument(3, at), sides[at], expiry_of[argument(2, at)]
     words[last + 1], words[last + 2], last = KEYS[at], argument(1, at), last + 2
     results[at], expiring = expires, expiring or expires > 0
     if side then side_count = side_count - 1 end
@@ -75,20 +75,16 @@ local function put_all()
   if side_count ~= 0 then return nil end  -- a side key is not a string
   if expiring and not redis.acl_check_cmd('PEXPIREAT', KEYS[1], 0) then return nil end
   if not redis.pcall('MSET', unpack(words)).ok then return nil end
-  local function expire(key, expires)
-    if expires == 0 then return end
-    texts[expires] = texts[expires] or string.format('%.0f', expires)
-    redis.call('PEXPIREAT', key, texts[expires])
-  end
   for at = 1, expiring and count or 0 do
-    expire(KEYS[at], results[at])
-    expire(KEYS[count + at], side_expiries[at] or 0)
+    if results[at] > 0 then redis.call('PEXPIREAT', KEYS[at], digits_of[results[at]]) end
+    local side_expires = side_expiries[at] or 0
+    if side_expires > 0 then redis.call('PEXPIREAT', KEYS[count + at], digits_of[side_expires]) end
   end
   return results
 end
 
 return KEY_COLUMNS == 2 and put_all() or for_each(function(key, side, at)
-  local element, expires = argument(3, at), expiry(argument(2, at))
+  local element, expires = argument(3, at), expiry_of[argument(2, at)]
   if element == '' then return put(key, side, argument(1, at), expires) end
   local memory = remember(redis.pcall('GET', side), redis.call('EXISTS', key) == 1, element)
   if not memory then return {UNDECIDED} end
@@ -130,7 +126,7 @@ return for_each(function(key, side, at)
   if state ~= argument(1, at) or (state == 'v' and found ~= argument(2, at)) then return {RECORD_CHANGED} end
   local action, changes_side, new_side = argument(3, at), argument(6, at) == 't', argument(8, at)
   if changes_side and (redis.call('GET', side) or '') ~= argument(7, at) then return {RECORD_CHANGED} end
-  local expires = expiry(argument(5, at))
+  local expires = expiry_of[argument(5, at)]
   if action == 'd' then
     redis.call('UNLINK', key)
     if not changes_side then remember_delete(side) end
@@ -197,10 +193,11 @@ class RecordWriter:
             *index_names, members = zip(*self._index.entries(keys), strict=True)
             key_columns, columns = [*key_columns, *index_names], [*columns, members]
         count = len(names)
-        head = ["".join(["n" if len(column) == count else "1" for column in columns]).encode(), self._delete_memory_ms]
+        form = "".join(["n" if len(column) == count else "1" for column in columns])
         chosen, parts = script.plain if self._index is None else script.indexed, self._parts(names, columns)
+        columns = [[form], [self._delete_memory_ms], *columns]
         commands = [
-            Command((), slot, chosen, words_at(key_columns, part, count), [head, *words_at(columns, part, count)])
+            Command((), slot, chosen, words_at(key_columns, part, count), words_at(columns, part, count))
             for part, slot in parts
         ]
         replies = await self._servers.run(commands, until, writes=True)
