@@ -148,7 +148,8 @@ class Deadlines:
         loop = asyncio.get_running_loop() if awaited is None else awaited.get_loop()
         task = asyncio.current_task(loop)
         assert task is not None
-        call, cancelling, calls = _Call(task), task.cancelling(), set[_Call]()
+        call, cancelling = _Call(task), task.cancelling()
+        calls: set[_Call] = set()
         if until <= loop.time():
             loop.call_soon(call.expire)  # before the next step
         else:

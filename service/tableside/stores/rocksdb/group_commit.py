@@ -98,7 +98,8 @@ class GroupCommit:
 
     def _commit(self, group: Sequence[_Pending]) -> list[Sequence[Outcome] | Exception]:
         self._recover()
-        turn, results, any_durable = Turn(), list[Sequence[Outcome] | Exception](), False
+        turn, any_durable = Turn(), False
+        results: list[Sequence[Outcome] | Exception] = []
         for work, durable, _ in group:
             if results and turn.over:
                 break

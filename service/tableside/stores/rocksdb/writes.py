@@ -41,8 +41,8 @@ class RecordWriter:
 
     def write(self, writes: Batch, turn: Turn) -> Sequence[Outcome]:
         """Execute the first writes, as many as the turn allows, and return their outcomes."""
-        batch, outcomes, read_bytes = WriteBatch(raw_mode=True), list[Sequence[Outcome]](), 0
-        count, total = 0, len(writes)
+        batch, read_bytes, count, total = WriteBatch(raw_mode=True), 0, 0, len(writes)
+        outcomes: list[Sequence[Outcome]] = []
         blind = not self._database.remembers_writes(self._prefix) and writes.kind is Put and writes.has_only(*_UNREAD)
         # A single write has no columns to share work between: it is decided like any other operation.
         in_columns = total > 1 and writes.kind is Put and writes.has_only("token", "order", *_UNREAD)
@@ -106,7 +106,8 @@ class RecordWriter:
     def _apply_each(
         self, batch: WriteBatch, keys: Sequence[bytes], raws: Sequence[bytes | None], writes: Batch, turn: Turn
     ) -> list[Outcome]:
-        now, outcomes = self._database.now_ms(), list[Outcome]()
+        now = self._database.now_ms()
+        outcomes: list[Outcome] = []
         for key, raw, write in zip(keys, raws, writes, strict=False):
             if outcomes and turn.over:
                 break
