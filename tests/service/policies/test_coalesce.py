@@ -239,6 +239,23 @@ async def test_cancelling_a_caller_removes_its_unsent_operations() -> None:
     await coalesce.close()
 
 
+@in_virtual_time
+async def test_a_caller_that_is_cancelled_at_its_deadline_counts_once() -> None:
+    coalesce, began = Coalesce(RecordingStore(takes_s=2.0), **LARGE), now()
+    early = asyncio.create_task(coalesce.apply([put("a")], Budget(began + 1)))
+
+    async def cancel() -> None:
+        await asyncio.sleep(1)
+        assert early.cancel()
+
+    canceller = asyncio.create_task(cancel())
+    await asyncio.sleep(0)
+    [written] = await coalesce.apply([put("b")], Budget(began + 9))
+    assert isinstance(written, Written)
+    await canceller
+    assert early.cancelled()
+
+
 # Failures
 
 
