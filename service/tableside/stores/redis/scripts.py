@@ -151,11 +151,18 @@ local function with_order(side, element)
   return '[1,' .. element .. ']'
 end
 
--- Returns the text of the side key after a write that it remembers by an element, or nil if that is not certain.
+local last_side, last_absent, last_element, memory
+
+-- Returns the text of the side key after a write that it remembers by an element, or nil if that is not certain. It is
+-- often that of the record before: a batch has one token, and wrote the records together the last time.
 local function remember(side, exists, element)
   if type(side) == 'table' then return nil end
-  if string.byte(element) == 123 then return with_order(side, element) end
-  return with_token(side, exists, element)
+  if element ~= last_element or side ~= last_side or not exists ~= last_absent then
+    last_side, last_absent, last_element = side, not exists, element
+    if string.byte(element) == 123 then memory = with_order(side, element)
+    else memory = with_token(side, exists, element) end
+  end
+  return memory
 end
 """
 
