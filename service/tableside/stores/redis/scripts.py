@@ -247,15 +247,15 @@ _INDEX = f"""
 local indexes = {{}}
 
 -- Raises an error if the user may not run a command that the indexes need: it would fail after records are written.
+local function check_permission(command, ...)
+  if not redis.acl_check_cmd(command, ...) then error({{err = "NOPERM to run the '" .. command .. "' command"}}) end
+end
+
 local function check_permissions(index, expiring)
-  for _, command in ipairs({{
-    {{'ZADD', index, 0, ''}}, {{'ZREM', index, ''}}, {{'ZADD', expiring, 0, ''}}, {{'ZREM', expiring, ''}},
-    {{'ZRANGE', expiring, 0, 0}}, {{'PEXPIREAT', index, 0}}, {{'PERSIST', index}},
-  }}) do
-    if not redis.acl_check_cmd(unpack(command)) then
-      error({{err = "NOPERM to run the '" .. command[1] .. "' command"}})
-    end
-  end
+  check_permission('ZADD', index, 0, ''); check_permission('ZREM', index, '')
+  check_permission('ZADD', expiring, 0, ''); check_permission('ZREM', expiring, '')
+  check_permission('ZRANGE', expiring, 0, 0); check_permission('PEXPIREAT', index, 0)
+  check_permission('PERSIST', index)
 end
 
 -- Returns the changes to the index of a partition. Raises an error, before the record is written, if the index cannot
