@@ -157,8 +157,7 @@ class Results(Columns[Outcome]):
         """Return outcomes in columns, or None if they have different kinds, or are those of partitions."""
         if isinstance(outcomes, Results):
             return outcomes
-        kinds = set(map(type, outcomes))
-        failed: dict[int, TableError] = {}
+        kinds, failed = set(map(type, outcomes)), dict[int, TableError]()
         if not kinds <= {Record, Written, type(None)}:
             failed = {at: outcome for at, outcome in enumerate(outcomes) if isinstance(outcome, TableError)}
             kinds -= {type(error) for error in failed.values()}

@@ -15,6 +15,7 @@ import math
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from types import MappingProxyType
 
 import msgspec
@@ -182,10 +183,7 @@ class SharedCalls:
 
     @property
     def idle(self) -> bool:
-        """Return whether waiting for others is probably useless.
-
-        Nothing else is in progress, and the last call that waited was not shared.
-        """
+        """Whether nothing else is in progress and the last call was not shared: waiting is probably useless."""
         return self._last_was_unshared and not (self.in_flight or self.direct)
 
     async def outcome(self, operation: Operation, until: float) -> Outcome:
@@ -247,11 +245,8 @@ class SharedCalls:
         budget = Budget(call.until, self._store.spec.name)
         earlier = [caller for caller in callers if caller.until < call.until - TIMER_RESOLUTION_S]
         self._expire(call, sorted(earlier, key=lambda caller: -caller.until))
-        if self._traces is None:
-            call.resolve(await call_store(self._store, operations, budget))
-            return
-        spans = dict.fromkeys(caller.span for caller in callers if caller.span is not None)
-        with self._traces.shared_span("shared call", [*spans]):
+        spans = [caller.span for caller in callers if caller.span is not None]
+        with nullcontext() if self._traces is None else self._traces.shared_span("shared call", spans):
             outcomes = await call_store(self._store, operations, budget)
         call.resolve(outcomes)
 

@@ -73,7 +73,7 @@ TOKEN = Token("w", 1)
         ("mget", Get("a")),
         ("evalsha", put("a", {"n": 1})),
         ("exists", put("a", {"n": 1}, token=TOKEN)),
-        ("getrange", update("a", {"n": 1}, {})),
+        ("getrange", update("remembered", {"n": 1}, {})),
         ("unlink", Delete("a")),
     ],
 )
@@ -81,6 +81,7 @@ async def test_a_command_that_an_operation_needs_is_named(
     own_redis_url: str, command: str, operation: Operation
 ) -> None:
     async with user(own_redis_url, f"+@all -{command}") as settings, table(own_redis_url, **settings) as store:
+        await one(store, put("remembered", {}, token=TOKEN))
         outcomes = await store.apply([operation] if command != "mget" else [Get(f"{n}") for n in range(30)])
     check(outcomes[0], f"the command {command.upper()}")
 

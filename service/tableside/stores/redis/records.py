@@ -239,9 +239,7 @@ class RecordReader:
         else:
             parts = [part for part, _ in self._servers.groups(names)]
             commands = [Command(("MGET",), names=[names[part[0] : part[-1] + 1]]) for part in parts]
-        raws: list[bytes | None] = [None] * len(names)
-        failed: dict[int, TableError] = {}
-        retried: list[int] = []
+        raws, failed, retried = list[bytes | None]([None]) * len(names), dict[int, TableError](), list[int]()
         replies = await self._servers.run(commands, until, budget=budget, check_expiry=True)
         for positions, reply in zip(parts, replies, strict=True):
             found = reply if type(reply) is list else [reply]

@@ -178,6 +178,14 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 
+-- How many side keys exist. Most records have none, so one command saves one for each record.
+local side_count = redis.pcall('EXISTS', unpack(KEYS, count + 1, count * 2))
+
+-- Returns the first bytes of a side key, none if it is absent.
+local function head_of(side)
+  return side_count == 0 and '' or redis.call('GETRANGE', side, 0, 3)
+end
+
 -- What PEXPIRETIME returns for an absent key.
 local ABSENT = -2
 
@@ -213,7 +221,7 @@ end
 -- stale unless it outlives the record: that has expired, or another tool has removed it. Returns the expiry twice: as
 -- the result, and for the index.
 local function put(key, side, value, expires, keep)
-  local head = redis.call('GETRANGE', side, 0, 3)
+  local head = head_of(side)
   local stale = string.byte(head, 2) == 49 and not outlives(head) and redis.call('EXISTS', key) == 0
   if keep then
     expires = math.max(redis.call('PEXPIRETIME', key), 0)
@@ -233,10 +241,11 @@ end
 
 -- Makes the side key of a deleted record a tombstone if it outlives the record, or removes it.
 local function remember_delete(side)
-  if outlives(redis.call('GETRANGE', side, 0, 3)) then
+  local head = head_of(side)
+  if outlives(head) then
     redis.call('SETRANGE', side, 1, '0')
     redis.call('PEXPIREAT', side, digits_of[now + DELETE_MEMORY])
-  else
+  elseif head ~= '' then
     redis.call('UNLINK', side)
   end
 end

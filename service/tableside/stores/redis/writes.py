@@ -54,7 +54,7 @@ PUT = RecordScript(
 -- Puts all records together. Returns nil, without a change, if the new text of a side key is not certain, or if a
 -- command fails: the user may lack its permission, or the server memory.
 local function put_all()
-  local sides, side_count = {{}}, redis.pcall('EXISTS', unpack(KEYS, count + 1))
+  local sides, missing = {{}}, side_count
   if side_count ~= 0 then
     if redis.pcall('EXISTS', unpack(KEYS, 1, count)) ~= count then return nil end
     sides = redis.pcall('MGET', unpack(KEYS, count + 1))
@@ -64,7 +64,7 @@ local function put_all()
     local element, side, expires = argument(3, at), sides[at], expiry_of[argument(2, at)]
     words[last + 1], words[last + 2], last = KEYS[at], argument(1, at), last + 2
     results[at], expiring = expires, expiring or expires > 0
-    if side then side_count = side_count - 1 end
+    if side then missing = missing - 1 end
     if side or element ~= '' then
       local memory = element ~= '' and remember(side, true, element)
       if not memory then return nil end
@@ -72,7 +72,7 @@ local function put_all()
       side_expiries[at] = side_expiry(memory, expires)
     end
   end
-  if side_count ~= 0 then return nil end  -- a side key is not a string
+  if missing ~= 0 then return nil end  -- a side key is not a string
   if expiring and not redis.acl_check_cmd('PEXPIREAT', KEYS[1], 0) then return nil end
   if not redis.pcall('MSET', unpack(words)).ok then return nil end
   for at = 1, expiring and count or 0 do
