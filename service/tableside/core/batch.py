@@ -86,8 +86,6 @@ class Columns(Sequence[Item], Generic[Item]):
         return found.to_pylist() if isinstance(found, pa.Array) else found
 
     def _slice(self, part: slice) -> Self:
-        if self._columns is None:
-            return type(self)(self.kind, None, self._made()[part])
         return self._with({name: column[part] for name, column in self.columns.items()})
 
     def _with(self, columns: Mapping[str, Sequence[Any]]) -> Self:
@@ -130,9 +128,6 @@ class Batch(Columns[Operation]):
 
     def at(self, positions: Sequence[int]) -> Self:
         """Return the operations at some positions."""
-        if self._columns is None:
-            items = self._made()
-            return type(self)(self.kind, None, [items[at] for at in positions])
         return self._with({name: [column[at] for at in positions] for name, column in self.columns.items()})
 
     def with_column(self, name: str, column: Sequence[Any]) -> Self:

@@ -4,6 +4,7 @@ All records are lost when the process ends. Each operation is atomic: it awaits 
 """
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from functools import partial
@@ -112,6 +113,7 @@ class MemoryStore:
         self._records = SortedDict()
         self._etags = itertools.count(clock())
         self._sweep_index = 0
+        self._first_expiry_ms = math.inf
 
     async def apply(self, operations: Sequence[Operation], budget: Budget = NO_DEADLINE) -> Sequence[Outcome]:
         """Apply the operations, each in one atomic step. Other tasks may run between two of them."""
@@ -191,6 +193,7 @@ class MemoryStore:
         keys, values = self.spec.key.encode_all(puts.keys, b""), puts.cells("value")
         etags = [f"{number:x}" for number in itertools.islice(self._etags, len(puts))]
         expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
+        self._first_expiry_ms = min([self._first_expiry_ms, *filter(None, expiries)])
         replace = partial(dict.__setitem__, records)  # The record keeps its place in the order of keys.
         for at, (key, value, etag, expires_ms) in enumerate(zip(keys, values, etags, expiries, strict=True)):
             memory, stored = memories[tokens[at]], records.get(key)
@@ -219,11 +222,14 @@ class MemoryStore:
                 self._records.pop(key, None)
             else:
                 self._records[key] = step.stored
+                self._first_expiry_ms = min(self._first_expiry_ms, step.stored.expires_ms or math.inf)
             self._sweep(1, now)
         return step.outcome
 
     def _sweep(self, writes: int, now: int) -> None:
-        """Remove the expired ones among the next records."""
+        """Remove the expired ones among the next records, once the first that expires may have."""
+        if now < self._first_expiry_ms:
+            return
         start, records = self._sweep_index, self._records
         keys = list(records.islice(start, start + EXPIRY_CHECKS_PER_WRITE * writes))
         passed = [key for key in keys if 0 < records[key].expires_ms <= now]

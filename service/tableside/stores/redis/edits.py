@@ -164,8 +164,7 @@ class RecordEditor:
         texts = [each.text for each in changes]  # 1 and true have different texts.
         rows = list(zip(texts, updates.cells("default"), updates.cells("ttl_s"), strict=True))
         distinct = dict(zip(rows, changes, strict=True))
-        planned: dict[Any, _Plan] = {}
-        yielder = Yielder()
+        planned, yielder = dict[Any, _Plan](), Yielder()
         for row, each in distinct.items():
             if yielder.due:
                 await yielder.maybe_yield()
