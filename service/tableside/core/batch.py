@@ -85,6 +85,11 @@ class Columns(Sequence[Item], Generic[Item]):
             return [defaults_of(self.kind)[name]] * len(self)
         return found.to_pylist() if isinstance(found, pa.Array) else found
 
+    def array(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return the values of a member as an array."""
+        found = self.columns.get(name)
+        return found if isinstance(found, pa.Array) else pa.array(self.cells(name), kind)
+
     def _slice(self, part: slice) -> Self:
         return self._with({name: column[part] for name, column in self.columns.items()})
 
@@ -328,15 +333,20 @@ def _fields_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:
-    """Return the columns of several parts of one kind, with the defaults where a part lacks a column."""
+    """Return the columns of several parts of one kind, with the defaults where a part lacks a column.
+
+    A column is an array if it is one in any part.
+    """
     names = set().union(*(part.columns for part in parts))
     joined = [name for name in defaults_of(parts[0].kind) if name in names]
     columns: dict[str, Sequence[Any]] = {}
     for name in joined:
-        if all(isinstance(part.columns.get(name), pa.Array) for part in parts):
-            columns[name] = pa.concat_arrays([part.columns[name] for part in parts])
-        else:
+        given = [part.columns.get(name) for part in parts]
+        kind = next((cells.type for cells in given if isinstance(cells, pa.Array)), None)
+        if kind is None:
             columns[name] = list(chain.from_iterable(part.cells(name) for part in parts))
+        else:
+            columns[name] = pa.concat_arrays([part.array(name, kind) for part in parts])
     return columns
 
 

@@ -194,17 +194,19 @@ class PageBuilder:
         self.skipped = 0
         self._limit = scan.limit
         self._keys: list[Key] = []
-        self._values: list[bytes] = []
-        self._etags: list[str] = []
-        self._expiries_ms: list[int] = []
+        self._parts: list[Results] = []
+        self._last: list[Record] = []  # not yet in a part
 
     @property
     def records(self) -> KeyedRecords:
         """The records, in columns."""
-        columns: dict[str, Sequence[Any]] = {"value": self._values, "etag": self._etags}
-        if any(self._expiries_ms):
-            columns["expires_ms"] = self._expiries_ms
-        return KeyedRecords(self._keys, Results(Record, columns))
+        self._end_part()
+        return KeyedRecords(self._keys, Results.joined(self._parts or [Results(Record, {"value": [], "etag": []})]))
+
+    def _end_part(self) -> None:
+        if self._last and (part := Results.of(self._last)) is not None:
+            self._parts.append(part)
+            self._last = []
 
     def add(self, key: Key, outcome: Outcome) -> None:
         """Add the outcome of a get: a record, or None for one that has expired. Raise an error as that of a scan."""
@@ -214,27 +216,21 @@ class PageBuilder:
             self.skip()
             return
         self._keys.append(key)
-        self._values.append(outcome.value)
-        self._etags.append(outcome.etag)
-        self._expiries_ms.append(outcome.expires_ms)
+        self._last.append(outcome)
         self.bytes_left -= len(outcome.value) + key_bytes(key)
         self.complete = self.bytes_left < 0 or self.room <= 0
 
     def add_all(self, keys: Sequence[Key], outcomes: Sequence[Outcome]) -> bool:
         """Add the records of these keys and return True. Add none if one is absent or an error, or if not all fit."""
         results = Results.of(outcomes)
-        if results is None or results.failed or len(keys) > self.room:
-            return False
-        values = results.cells("value")
-        if None in values:
+        if results is None or results.failed or results.absent or len(keys) > self.room:
             return False
         left_bytes = self.bytes_left - results.value_bytes - key_bytes(keys)
         if left_bytes < 0:
             return False
         self._keys += keys
-        self._values += values
-        self._etags += results.cells("etag")
-        self._expiries_ms += results.cells("expires_ms")
+        self._end_part()
+        self._parts.append(results)
         self.bytes_left = left_bytes
         self.complete = self.room <= 0
         return True

@@ -51,12 +51,12 @@ def encode_arrow(page: Page, cursor: str | None, spec: TableSpec) -> Pieces[Enco
         results = Results.of([record for _, record in records])
         assert results is not None  # They are all records.
         records = KeyedRecords([key for key, _ in records], results)
-    columns = {"key": _key_column(records.keys, spec)}
-    columns["value"] = yield from binary_column(records.records.cells("value"))
+    columns, given = {"key": _key_column(records.keys, spec)}, records.records.columns
+    columns["value"] = yield from binary_column(given["value"])
     yield
-    columns["etag"] = pa.array(records.records.cells("etag"), pa.utf8())
-    if "expires_ms" in records.records.columns:
-        columns["expires_at"] = expiry_column(records.records.cells("expires_ms"))
+    columns["etag"] = records.records.array("etag", pa.utf8())
+    if "expires_ms" in given:
+        columns["expires_at"] = expiry_column(given["expires_ms"])
         yield
     if spec.partitions:
         columns["partition"] = pa.array(page.partitions or [], pa.int32())
