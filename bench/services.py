@@ -92,7 +92,7 @@ def serving(
         "tables": {name: {"store": "measured", "create": True, **settings} for name, settings in tables.items()},
     }
     file = folder / "tableside.yaml"
-    file.write_text(yaml.safe_dump(config))
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
     return running(folder, config=file, workers=workers, environment=environment)
 
 
