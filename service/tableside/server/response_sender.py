@@ -16,7 +16,7 @@ A TLS transport encrypts all bytes immediately and then reports that none are un
 noticed.
 """
 
-TURN_BYTES = 8 * PIECE_BYTES
+TURN_BYTES = 2 * PIECE_BYTES
 """How many bytes of a response are passed to the transport before other requests have a turn."""
 
 RESPONSE_WAIT_S = 30.0

@@ -203,17 +203,13 @@ READ = Script(
     + """
 -- Returns three lists: the values (nil: absent), their expiries in Unix ms (empty if none expires), and the positions
 -- of keys that are not strings. PEXPIRETIME returns -2 for an absent key.
-local values, expiries, wrong_types, expiring = {}, {}, {}, false
-for start = 1, #KEYS, 14 do  -- Redis collects a longer reply in several buffers, and joins them.
-  local some = redis.pcall('MGET', unpack(KEYS, start, math.min(start + 13, #KEYS)))
-  if some.err then return failure(some) end
-  for offset, value in ipairs(some) do
-    local index = start + offset - 1
-    local expires = redis.call('PEXPIRETIME', KEYS[index])
-    if not value and expires ~= -2 then wrong_types[#wrong_types + 1] = index end
-    values[index], expiries[index] = value, math.max(expires, 0)
-    expiring = expiring or expires > 0
-  end
+local values, expiries, wrong_types, expiring = redis.pcall('MGET', unpack(KEYS)), {}, {}, false
+if values.err then return failure(values) end
+for index, key in ipairs(KEYS) do
+  local expires = redis.call('PEXPIRETIME', key)
+  if not values[index] and expires ~= -2 then wrong_types[#wrong_types + 1] = index end
+  expiring = expiring or expires > 0
+  expiries[index] = math.max(expires, 0)
 end
 return {values, expiring and expiries or {}, wrong_types}
 """
