@@ -12,10 +12,7 @@ from scripts.bootstrap import ROOT
 
 BENCHMARKS = {
     "stores redis --seconds 0.2": ("daily", {"service, Arrow"}),
-    "batch --matching 'memory, put of 1,000' --seconds 0.1": (
-        "daily",
-        {"key and value", "ttl_s", "1 bad row in 1,000"},
-    ),
+    "batch --matching 'memory, put of 1,000' --seconds 0.1": (None, {"key and value", "ttl_s", "1 bad row in 1,000"}),
     f"batch --matching 'memory, get of 1,000, JSON' --seconds 0.1 --against {ROOT}": ("daily", {"fields"}),
     "python --seconds 0.1": ("daily", {"aiohttp", "AsyncClient", "urllib3", "Client", "httpx", "redis.asyncio"}),
     "state --keys 2000 --batches 5 --heaps-mib 1024 --maintenance-s 60 --ways rocksdb bounded": (
@@ -29,13 +26,16 @@ BENCHMARKS = {
     "refusals --seconds 0.1": ("full", {"none", "unknown, as long as a known one", "signed: expired"}),
     "hostile --tables memory --matching 'GET /' --seconds 0.5": ("full", {"GET /livez", "GET /metrics", "GET /docs"}),
 }
-"""The arguments of benchmarks, how often they are tested, and some of the ways that they measure."""
+"""The arguments of benchmarks, how often they are tested (None: in each run), and some of the ways they measure."""
 
 
 @pytest.mark.server
 @pytest.mark.parametrize(
     ("arguments", "ways"),
-    [pytest.param(each, ways, marks=getattr(pytest.mark, often)) for each, (often, ways) in BENCHMARKS.items()],
+    [
+        pytest.param(arguments, ways, marks=[getattr(pytest.mark, often)] if often else [])
+        for arguments, (often, ways) in BENCHMARKS.items()
+    ],
 )
 def test_a_benchmark_measures_each_way(tmp_path: Path, arguments: str, ways: set[str]) -> None:
     file = tmp_path / "results.json"
