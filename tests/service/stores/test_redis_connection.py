@@ -11,7 +11,9 @@ import pytest
 from servers.process import HOST
 from tableside.core.errors import StoreUnavailable, TableError
 from tableside.stores.redis.connection import Node
+from tableside.stores.redis.records import RecordReader
 from tableside.stores.redis.scripts import Command
+from tableside.stores.redis.servers import Servers
 from tableside.stores.redis.settings import RedisSettings, create_servers
 
 pytestmark = pytest.mark.server
@@ -27,6 +29,14 @@ Client = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 @asynccontextmanager
 async def node(*clients: Client, database: int = 0, connections_max: int = 1) -> AsyncIterator[Node]:
     """Yield the node of a server that serves its first connection by the first function, and so on."""
+    async with served(*clients, database=database, connections_max=connections_max) as servers:
+        [(only, _)] = await servers.nodes(time.monotonic() + PATIENCE_S)
+        yield only
+
+
+@asynccontextmanager
+async def served(*clients: Client, database: int = 0, connections_max: int = 1) -> AsyncIterator[Servers]:
+    """Yield a server that serves its first connection by the first function, and so on."""
     waiting = list(clients)
     ended: list[asyncio.StreamWriter] = []
 
@@ -40,8 +50,7 @@ async def node(*clients: Client, database: int = 0, connections_max: int = 1) ->
     settings = RedisSettings(url=f"redis://{HOST}:{port}/{database}", connections_max=connections_max)  # type: ignore[arg-type]
     servers = create_servers(settings)
     try:
-        [(only, _)] = await servers.nodes(time.monotonic() + PATIENCE_S)
-        yield only
+        yield servers
         assert waiting == [], "fewer connections than expected"
     finally:
         servers.close()
@@ -128,6 +137,20 @@ async def test_data_that_is_not_of_redis_is_an_error() -> None:
             "the server does not respond like Redis"
         }
         assert await ask(one) == REPLIES
+
+
+@pytest.mark.parametrize("item", [b":1\r\n", b"*0\r\n", b"-ERR wrong\r\n"])
+@pytest.mark.parametrize("count", [20, 200])
+async def test_items_that_are_neither_strings_nor_nil_are_an_error(item: bytes, count: int) -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"keyspace\r\n")
+        writer.write(b"*%d\r\n%b%b$0\r\n\r\n" % (count, b"$2\r\n{}\r\n" * (count - 1), item))
+        await reader.read()
+
+    async with served(client) as servers:
+        names = [str(number) for number in range(count)]
+        outcomes = await RecordReader(servers).get(names, time.monotonic() + PATIENCE_S)
+    assert [str(each) for each in outcomes] == ["the server does not respond like Redis"] * count
 
 
 @pytest.mark.parametrize("answer", [b"+OK\r\n+more\r\n", b"+OK\r\n+mo"])

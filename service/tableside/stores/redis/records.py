@@ -246,16 +246,18 @@ class RecordReader:
             if reply is EXPIRY_UNKNOWN:
                 self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
                 retried += positions
-            elif len(found) == len(positions) and (types := set(map(type, found))) <= _STRINGS:
+            elif len(found) == len(positions) and (not self._servers.is_cluster or type(reply) in _STRINGS):
                 raws[positions[0] : positions[-1] + 1] = found
-                if not self._servers.is_cluster and types != {bytes}:
-                    retried += [at for at in positions if raws[at] is None]
             else:
                 failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
-        results = read_all(raws, (), failed)
+        try:
+            results = read_all(raws, (), failed)
+        except (TypeError, pa.ArrowInvalid):  # MGET returns only strings and nil.
+            return [from_unexpected_reply(raws)] * len(names)
+        if not self._servers.is_cluster and not all(raws):  # MGET returns nothing for lists and hashes.
+            retried = [at for at, raw in enumerate(raws) if raw is None and at not in failed]
         if not retried:
             return results
-        # MGET returns nothing for lists and hashes.
         exact = await self.read_by_script([names[at] for at in retried], until, _outcomes, budget=budget)
         if not any(exact):
             return results
