@@ -9,9 +9,10 @@ from collections import Counter, deque
 from collections.abc import Sequence
 
 import msgspec
+import pyarrow as pa
 
 from ..core import Get, Key, Operation, Outcome, PartitionOutcome, Put, TableError, Update, Written
-from ..core.batch import has_only
+from ..core.batch import Batch, has_only
 from ..core.budget import NO_DEADLINE, NOT_READ, Budget
 from ..core.concurrency import Yielder
 from ..core.operations import size_bytes
@@ -29,6 +30,12 @@ class Step(msgspec.Struct, frozen=True):
 
     operation: Operation
     positions: tuple[int, ...]
+
+
+def keys_differ(operations: Sequence[Operation]) -> bool:
+    """Return whether no two operations have the same key."""
+    keys = operations.columns["key"] if isinstance(operations, Batch) else [operation.key for operation in operations]
+    return len(keys.unique() if isinstance(keys, pa.Array) else set(keys)) == len(keys)
 
 
 async def steps_by_key(

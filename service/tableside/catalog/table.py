@@ -14,7 +14,7 @@ from ..core.concurrency import Deadlines, Yielder
 from ..core.errors import DeadlineExceeded, TableError, TooLarge
 from ..policies import CallerRate
 from .admission import InFlightLimit, StoreInFlight
-from .combining import set_outcomes, steps_by_key
+from .combining import keys_differ, set_outcomes, steps_by_key
 from .table_metrics import TableMetrics
 
 Result = TypeVar("Result")
@@ -94,7 +94,7 @@ class Table:
         count = self._count(operations) if self.spec.partitions else len(operations)
         self._enter(count, budget.caller, budget.body_bytes)
         try:
-            apply = self._apply_all if _keys_differ(operations) else self._apply_in_rounds
+            apply = self._apply_all if keys_differ(operations) else self._apply_in_rounds
             outcomes = await apply(operations, budget, budget.room or ValueRoom(math.inf))
             if isinstance(operations, Batch):
                 outcomes = Results.of(outcomes) or outcomes
@@ -242,8 +242,3 @@ class Table:
 def _partition_count(operation: Operation) -> int:
     """Return how often an operation counts: once for each partition that it names."""
     return 1 if operation.partitions is None else len(operation.partitions)
-
-
-def _keys_differ(operations: Sequence[Operation]) -> bool:
-    keys = operations.keys if isinstance(operations, Batch) else [operation.key for operation in operations]
-    return len(set(keys)) == len(keys)

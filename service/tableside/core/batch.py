@@ -3,7 +3,8 @@
 An absent option is an absent column. Code that handles columns names the ones that it understands (`has_only`), and
 leaves the others to `transition`, which reads every member of a write. So a new member is never ignored.
 
-A column is a list, or an Arrow array if a store has read many records of one format: an array is made in less time.
+A column is a list, or an Arrow array if a store has read many records of one format, or a request has many strings as
+keys: an array is made in less time.
 """
 
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
@@ -81,9 +82,7 @@ class Columns(Sequence[Item], Generic[Item]):
     def cells(self, name: str) -> Sequence[Any]:
         """Return the values of a member: its column as a list, or its default for each."""
         found = self.columns.get(name)
-        if found is None:
-            return [defaults_of(self.kind)[name]] * len(self)
-        return found.to_pylist() if isinstance(found, pa.Array) else found
+        return [defaults_of(self.kind)[name]] * len(self) if found is None else as_list(found)
 
     def array(self, name: str, kind: pa.DataType) -> pa.Array:
         """Return the values of a member as an array."""
@@ -133,7 +132,7 @@ class Batch(Columns[Operation]):
 
     def at(self, positions: Sequence[int]) -> Self:
         """Return the operations at some positions."""
-        return self._with({name: [column[at] for at in positions] for name, column in self.columns.items()})
+        return self._with({name: cells_at(column, positions) for name, column in self.columns.items()})
 
     def with_column(self, name: str, column: Sequence[Any]) -> Self:
         """Return the same operations with another value of a member."""
@@ -236,6 +235,16 @@ def _with_gaps(cells: Sequence[Any], positions: Sequence[int]) -> list[Any]:
 def has_only(item: Operation, *names: str) -> bool:
     """Return whether no field of a struct has another value than its default, except these."""
     return _divided(type(item), [item]).keys() <= set(names)
+
+
+def as_list(column: Sequence[Any]) -> Sequence[Any]:
+    """Return the cells of a column as a list."""
+    return column.to_pylist() if isinstance(column, pa.Array) else column
+
+
+def cells_at(column: Sequence[Any], positions: Sequence[int]) -> Sequence[Any]:
+    """Return the cells of a column at some positions."""
+    return column.take(pa.array(positions)) if isinstance(column, pa.Array) else [column[at] for at in positions]
 
 
 def shared(column: Sequence[Cell]) -> Sequence[Cell]:

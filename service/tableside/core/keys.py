@@ -12,7 +12,10 @@ from typing import Literal, cast
 from urllib.parse import unquote_to_bytes
 
 import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from .batch import ARROW_RECORDS_MIN, joined_cells
 from .errors import InvalidOperation, MalformedRequest
 from .operations import Key, Part
 from .values import INTEGER_MAX, INTEGER_MIN, JsonObject, kind_of
@@ -55,6 +58,8 @@ class KeySchema(msgspec.Struct, frozen=True):
 
     def checked_all(self, raws: Sequence[object]) -> Sequence[Key] | None:
         """Return the keys if a fast check shows that all are valid. None means that each must be checked."""
+        if isinstance(raws, pa.Array):
+            return cast("Sequence[Key]", raws)  # from `checked_strings`
         if not self.composite:
             return cast("Sequence[Key]", raws) if _all_valid(raws, self.fields[0].type) else None
         keys = cast("Sequence[Sequence[Part]]", raws)
@@ -62,6 +67,19 @@ class KeySchema(msgspec.Struct, frozen=True):
             return None
         parts = zip(zip(*keys, strict=True), self.fields, strict=True)
         return list(map(tuple, keys)) if all(_all_valid(column, field.type) for column, field in parts) else None
+
+    def checked_strings(self, keys: pa.ChunkedArray) -> pa.Array | None:
+        """Return many keys as one array of strings if all are valid. None means that each must be checked."""
+        if self.composite or self.fields[0].type != "string" or len(keys) < ARROW_RECORDS_MIN or keys.null_count:
+            return None
+        if pa.types.is_large_string(keys.type):
+            keys = keys.cast(pa.utf8())
+        if not pa.types.is_string(keys.type):
+            return None
+        lengths, texts = pc.min_max(pc.binary_length(keys)).as_py(), keys.combine_chunks()
+        if not 0 < lengths["min"] <= lengths["max"] <= STRING_BYTES_MAX:
+            return None
+        return None if _TERMINATOR in bytes(joined_cells(texts)) else texts
 
     def from_path(self, segments: Sequence[bytes]) -> Key:
         """Return the key with these percent-encoded path segments as its parts."""
@@ -84,6 +102,8 @@ class KeySchema(msgspec.Struct, frozen=True):
 
     def encode_all(self, keys: Sequence[Key], prefix: bytes) -> list[bytes]:
         """Return the encoded keys, each after the prefix."""
+        if isinstance(keys, pa.Array):
+            return cast("list[bytes]", pc.binary_replace_slice(keys.view(pa.binary()), 0, 0, prefix).to_pylist())
         if not keys or self.composite or self.fields[0].type == "integer":
             return [prefix + self.encode(key) for key in keys]
         # No key contains U+0000, and no UTF-8 the byte 255. A loop takes twice as long.
@@ -150,15 +170,16 @@ def _all_valid(raws: Sequence[object], kind: PartType) -> bool:
     if kind == "integer":
         integers = cast("Sequence[int]", raws)
         return set(map(type, raws)) == {int} and min(integers) >= INTEGER_MIN and max(integers) <= INTEGER_MAX
-    strings = cast("Sequence[str]", raws)
     try:
-        joined = "\0".join(strings)
-        joined.encode()
+        texts = "\0".join(["", *cast("Sequence[str]", raws), ""]).encode()
     except (TypeError, UnicodeEncodeError):
         return False
-    lengths = set(map(len, strings))
-    longest = STRING_BYTES_MAX if joined.isascii() else STRING_BYTES_MAX // 4
-    return joined.count("\0") < len(strings) and min(lengths) >= 1 and max(lengths) <= longest
+    if not all(raws) or texts.count(_TERMINATOR) != len(raws) + 1:
+        return False  # One is empty or contains U+0000.
+    at, last = 0, len(texts) - 1
+    while 0 <= at < last:  # To go from one terminator to the last one within reach takes less than to compare lengths.
+        at = texts.rfind(_TERMINATOR, at + 1, at + STRING_BYTES_MAX + 2)
+    return at == last
 
 
 def checked_part(raw: object, kind: PartType) -> Part:

@@ -177,7 +177,7 @@ class MemoryStore:
 
     def _get_all(self, gets: Batch, now: int) -> Results:
         encode, records = self.spec.key.encode_all, self._records
-        found = [live_record(records.get(key), now) for key in encode(gets.keys, b"")]
+        found = [live_record(records.get(key), now) for key in encode(gets.columns["key"], b"")]
         columns: dict[str, Sequence[Any]] = {
             "value": [None if record is None else record.value for record in found],
             "etag": [None if record is None else record.etag for record in found],
@@ -190,7 +190,7 @@ class MemoryStore:
         records, memory_s, decided = self._records, self.spec.delete_memory_s, dict[int, Outcome]()
         tokens = puts.cells("token")
         memories = {token: NO_MEMORY if token is None else Memory.of_put(token, None) for token in set(tokens)}
-        keys, values = self.spec.key.encode_all(puts.keys, b""), puts.cells("value")
+        keys, values = self.spec.key.encode_all(puts.columns["key"], b""), puts.cells("value")
         etags = [f"{number:x}" for number in itertools.islice(self._etags, len(puts))]
         expiries = expiries_ms(puts.cells("ttl_s"), self.spec.ttl_s, now)
         self._first_expiry_ms = min([self._first_expiry_ms, *filter(None, expiries)])

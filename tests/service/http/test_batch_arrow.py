@@ -78,6 +78,12 @@ def test_the_types_of_a_key_that_is_a_string(api: ApiClient, of: Callable[[list[
     for key in keys:
         api.put(T, key, {"k": key})
     assert statuses(api.rows(T, {"key": of(keys)}, op="get")) == [200] * 3
+    many = [*keys, *(fresh() for _ in range(130))]
+    assert statuses(api.rows(T, {"key": of(many)}, op="get")) == [200] * 3 + [404] * 130
+    longest, invalid = ["ü" * 512], ["", "a\0", "x" * 1025]
+    assert statuses(api.rows(T, {"key": of(many + longest)}, op="get")) == [200] * 3 + [404] * 131
+    for key in invalid:
+        assert statuses(api.rows(T, {"key": of([*many, key])}, op="get")) == [200] * 3 + [404] * 130 + [422]
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()])

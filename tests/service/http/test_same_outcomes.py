@@ -64,16 +64,21 @@ OPTIONAL = {
 
 
 def random_batch(chance: random.Random) -> list[dict[str, Any]]:
-    """Return operations of one kind that mostly have the same members. Above 100 gets are answered together."""
+    """Return operations of one kind that mostly have the same members, half of the batches without an invalid one.
+
+    Above 100, keys are in an array and gets are answered together.
+    """
     op = chance.choice(["get", "put", "put", "update", "update", "delete"])
     names = {"key", *OWN[op], *(name for name in OPTIONAL[op] if chance.random() < 0.4)}
     if chance.random() < 0.1:
         names.add(chance.choice([*CELLS]))
-    rows = []
-    count = chance.choice([5, 130]) if op == "get" else chance.randrange(1, 12) * chance.choice([1, 1, 4])
+    rows, invalid = [], chance.choice([0, 0.1])
+    count = chance.choice([5, 130]) if op == "get" else chance.randrange(1, 12) * chance.choice([1, 1, 4, 16])
     for _ in range(count):
         given = {name for name in sorted(names) if name == "key" or chance.random() < 0.9}
-        rows.append({"op": op} | {name: chance.choice(CELLS[name][chance.random() < 0.1]) for name in sorted(given)})
+        rows.append(
+            {"op": op} | {name: chance.choice(CELLS[name][chance.random() < invalid]) for name in sorted(given)}
+        )
     return rows
 
 

@@ -17,6 +17,7 @@ from fastapi import Query
 from pydantic import PlainValidator, WithJsonSchema
 
 from ...core import NO_DEADLINE, Budget, MalformedRequest, Results, TableError, TableSpec, values
+from ...core.batch import as_list, cells_at
 from ...core.concurrency import PIECE_BYTES, PIECE_OPERATIONS, Pieces
 from ...core.operations import WRITER_CHARACTERS_MAX, Outcome, PartitionOutcome, Record, Written
 from ...core.values import NotJson
@@ -67,12 +68,16 @@ def decode(
     Operations that are not decoded by the deadline are DeadlineExceeded.
     """
     check_combination(table.column_names, settings.op, settings.writer)
+    table = _expanded(table)
     parts, columns, done = list[DecodedBatch](), OperationColumns(spec, texts=True), 0
-    for piece in _pieces(_expanded(table), size_bytes):
+    keys = spec.key.checked_strings(table.column("key"))
+    # An array takes no time for each row, so rows without other columns are one piece.
+    for piece in _pieces(table, size_bytes) if keys is None or table.num_columns > 1 else [table]:
         if done and budget.is_over():
             parts.append(DecodedBatch([], dict.fromkeys(range(table.num_rows - done), budget.exceeded())))
             break
-        parts.append(_decode_rows(piece, spec, settings, columns))
+        strings = None if keys is None else keys[done : done + piece.num_rows]
+        parts.append(_decode_rows(piece, strings, spec, settings, columns))
         done += piece.num_rows
         yield
     return joined_batch(parts, table.column_names)
@@ -98,14 +103,22 @@ def _pieces(rows: pa.Table, size_bytes: int) -> Iterator[pa.Table]:
             yield piece
 
 
-def _decode_rows(rows: pa.Table, spec: TableSpec, settings: ArrowOptions, columns: OperationColumns) -> DecodedBatch:
+def _decode_rows(
+    rows: pa.Table, keys: pa.Array | None, spec: TableSpec, settings: ArrowOptions, columns: OperationColumns
+) -> DecodedBatch:
+    """Decode rows. `keys` are from `checked_strings`."""
     if "partitions" in rows.column_names and not spec.partitions:
         return DecodedBatch([], dict.fromkeys(range(rows.num_rows), operation_members.not_partitioned()))
-    cells: dict[str, list[Any]] = {}
+    cells: dict[str, Any] = {}
     for name, column in zip(rows.column_names, rows.columns, strict=True):
         if name == "value" and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             column = column.cast(pa.large_binary())  # Stores keep bytes.
-        cells[name] = decode_keys(column, spec) if name == "key" else column.to_pylist()
+        if name == "key":
+            cells[name] = decode_keys(column, spec) if keys is None else keys
+        elif name == "op" and len(kinds := column.unique()) == 1:
+            cells[name] = kinds.to_pylist() * rows.num_rows
+        else:
+            cells[name] = column.to_pylist()
     ops = cells.pop("op", None) or [settings.op] * rows.num_rows
     if (sequences := cells.pop("sequence", None)) is not None:
         writers = cells.pop("writer", None) or [None] * rows.num_rows
@@ -114,7 +127,7 @@ def _decode_rows(rows: pa.Table, spec: TableSpec, settings: ArrowOptions, column
     def decode_kind(op: str, positions: Sequence[int]) -> DecodedBatch:
         count, given = len(positions), cells
         if count < rows.num_rows:
-            given = {name: [column[at] for at in positions] for name, column in cells.items()}
+            given = {name: cells_at(column, positions) for name, column in cells.items()}
         members = {
             name: column
             for name, column in given.items()
@@ -139,9 +152,10 @@ def _token(writer: str | None, sequence: int | None, common_writer: str | None) 
     return None if writer is None and sequence is None else False
 
 
-def _row(spec: TableSpec, members: Mapping[str, list[Any]], at: int) -> operation_members.Members:
+def _row(spec: TableSpec, members: Mapping[str, Any], at: int) -> operation_members.Members:
     """Return the members of one row, with its documents parsed."""
-    found = {name: cells[at] for name, cells in members.items() if cells[at] is not None or name == "partitions"}
+    row = {name: as_list(cells[at : at + 1])[0] for name, cells in members.items()}
+    found = {name: cell for name, cell in row.items() if cell is not None or name == "partitions"}
     for name in ("value", "default"):
         spec.check_value(found.get(name) or "")
     for name, cell in found.items():

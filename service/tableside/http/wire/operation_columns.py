@@ -12,7 +12,7 @@ import msgspec
 import orjson
 
 from ...core import Batch, Changes, InvalidOperation, Operation, TableError, TableSpec, updates, values
-from ...core.batch import defaults_of
+from ...core.batch import as_list, defaults_of
 from ...core.operations import Key
 from . import operation_members
 from .members import KINDS, MEMBERS, Member, conflict
@@ -91,10 +91,11 @@ class OperationColumns:
         return operation_members.NAMES[op] & _KNOWN
 
     def decode(
-        self, op: str, members: Mapping[str, list[Any]], row: Callable[[int], Members], doubtful: Iterable[int]
+        self, op: str, members: Mapping[str, Any], row: Callable[[int], Members], doubtful: Iterable[int]
     ) -> DecodedBatch:
         """Decode rows with the same operation from the cells of known members. A cell is None if the row lacks it.
 
+        The keys may be an array that `checked_strings` has returned.
         The rows that are `doubtful` are decoded alone: `row` returns all members of a row, or raises a TableError.
         """
         count, kind = len(members["key"]), KINDS[op]
@@ -188,6 +189,7 @@ class OperationColumns:
             self._doubtful.update(rejected)
             cells = self._blanked(cells)
         if names := self._spec.key.names:
+            keys = as_list(keys)
             for at, document in enumerate(documents):
                 if type(document) is dict and not names.isdisjoint(document):
                     try:
@@ -243,10 +245,12 @@ class OperationColumns:
 
 def joined_batch(parts: Sequence[DecodedBatch], columns: Collection[str] = ()) -> DecodedBatch:
     """Join successive parts of a batch. Operations of one kind stay in columns. `columns` are as in `DecodedBatch`."""
-    errors, fields = dict[int, TableError](), list[Fields]()
+    errors, count = dict[int, TableError](), 0
     for part in parts:
-        errors |= {len(fields) + at: error for at, error in part.errors.items()}
-        fields += part.fields or [None] * part.count
+        errors |= {count + at: error for at, error in part.errors.items()}
+        count += part.count
+    given = parts if any(part.fields for part in parts) else ()
+    fields = [only for part in given for only in part.fields or [None] * part.count]
     projects = fields.count(None) < len(fields)
     found = [part.operations for part in parts if len(part.operations)]
     batches = [operations for operations in found if isinstance(operations, Batch)]

@@ -81,7 +81,7 @@ class RocksdbStore:
                 [raw] = self._database.get([self._prefix + self.spec.key.encode(gets[0].key)])
                 self._note_inline(len(raw or b""))
                 return [read(raw, self._database.now_ms())]
-            reads = _Reads(self._database, self.spec.key.encode_all(gets.keys, self._prefix))
+            reads = _Reads(self._database, self.spec.key.encode_all(gets.columns["key"], self._prefix))
             if inline:
                 reads.read(INLINE_BYTES_MAX)
                 self._note_inline(reads.size_bytes)

@@ -50,7 +50,7 @@ class RecordWriter:
         while count < total and not (count and turn.over):
             most = min(turn.operations_left, total if blind else KEYS_PER_READ_MAX)
             part = writes[count : count + most] if count or most < total else writes
-            keys = self._spec.key.encode_all(part.keys, self._prefix)
+            keys = self._spec.key.encode_all(part.columns["key"], self._prefix)
             if blind:
                 raws: Sequence[bytes | None] = [None] * len(keys)
             else:
