@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from functools import cache
 from itertools import chain, repeat
 from operator import attrgetter
-from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, overload
+from typing import Any, Generic, Literal, Self, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 import pyarrow as pa
@@ -244,7 +244,9 @@ def as_list(column: Sequence[Any]) -> Sequence[Any]:
 
 def cells_at(column: Sequence[Any], positions: Sequence[int]) -> Sequence[Any]:
     """Return the cells of a column at some positions."""
-    return column.take(pa.array(positions)) if isinstance(column, pa.Array) else [column[at] for at in positions]
+    if isinstance(column, pa.Array):
+        return cast("Sequence[Any]", column.take(pa.array(positions, pa.int64())))
+    return [column[at] for at in positions]
 
 
 def shared(column: Sequence[Cell]) -> Sequence[Cell]:

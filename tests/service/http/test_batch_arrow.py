@@ -86,6 +86,14 @@ def test_the_types_of_a_key_that_is_a_string(api: ApiClient, of: Callable[[list[
         assert statuses(api.rows(T, {"key": of([*many, key])}, op="get")) == [200] * 3 + [404] * 130 + [422]
 
 
+@pytest.mark.parametrize("valid", [0, 1])
+def test_many_invalid_rows_fail_alone(api: ApiClient, valid: int) -> None:
+    keys = [fresh() for _ in range(130)]
+    rows = api.rows(T, {"key": keys, "value": [b"{}"] * valid + [b"7"] * (130 - valid)}, op="put")
+    assert statuses(rows) == [204] * valid + [422] * (130 - valid)
+    assert statuses(api.rows(T, {"key": keys}, op="get")) == [200] * valid + [404] * (130 - valid)
+
+
 @pytest.mark.parametrize("kind", [pa.int8(), pa.int32(), pa.int64(), pa.uint64()])
 def test_the_types_of_a_key_that_is_an_integer(api: ApiClient, kind: pa.DataType) -> None:
     api.put("numbers", 7, {"n": 7})
