@@ -159,7 +159,7 @@ def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
 def encode_stream(batch: pa.RecordBatch) -> Encoded:
     """Encode one record batch as an Arrow stream."""
     if batch.get_total_buffer_size() <= JOINED_BYTES_MAX:
-        return b"".join((batch.schema.serialize(), batch.serialize(), _STREAM_END))
+        return joined([memoryview(part) for part in (batch.schema.serialize(), batch.serialize(), _STREAM_END)])
     sink = _Parts()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
