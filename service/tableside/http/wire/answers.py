@@ -126,7 +126,7 @@ def joined(parts: Sequence[bytes | memoryview]) -> Encoded:
     return first if isinstance(first, bytes) and not others else found
 
 
-JOINED_BYTES_MAX = 2**20
+JOINED_BYTES_MAX, COLUMN_BYTES_MAX = 2**18, 2**20
 """Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
 
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
@@ -139,7 +139,7 @@ def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
     if isinstance(values, pa.Array):
         return values
     size_bytes = sum(map(len, filter(None, values)))
-    if size_bytes <= JOINED_BYTES_MAX:
+    if size_bytes <= COLUMN_BYTES_MAX:
         return pa.array(values, pa.binary())
     ends = list(accumulate((len(value or b"") for value in values), initial=0))
     text = pa.allocate_buffer(size_bytes)
@@ -159,7 +159,7 @@ def binary_column(values: Sequence[bytes | None]) -> Pieces[pa.Array]:
 def encode_stream(batch: pa.RecordBatch) -> Encoded:
     """Encode one record batch as an Arrow stream."""
     if batch.get_total_buffer_size() <= JOINED_BYTES_MAX:
-        return joined([memoryview(part) for part in (batch.schema.serialize(), batch.serialize(), _STREAM_END)])
+        return b"".join((batch.schema.serialize(), batch.serialize(), _STREAM_END))
     sink = _Parts()
     with pa.ipc.new_stream(pa.PythonFile(sink, mode="w"), batch.schema, options=_OPTIONS) as stream:
         stream.write_batch(batch)
