@@ -177,7 +177,7 @@ def _all_valid(raws: Sequence[object], kind: PartType) -> bool:
     if not all(raws) or texts.count(_TERMINATOR) != len(raws) + 1:
         return False  # One is empty or contains U+0000.
     at, last = 0, len(texts) - 1
-    while 0 <= at < last:  # To go from one terminator to the last one within reach takes less than to compare lengths.
+    while 0 <= at < last:  # To the last terminator that is near enough: faster than the length of each string.
         at = texts.rfind(_TERMINATOR, at + 1, at + STRING_BYTES_MAX + 2)
     return at == last
 

@@ -126,8 +126,11 @@ def joined(parts: Sequence[bytes | memoryview]) -> Encoded:
     return first if isinstance(first, bytes) and not others else found
 
 
-JOINED_BYTES_MAX, COLUMN_BYTES_MAX = 2**18, 2**20
-"""Longer streams go out as parts of PyArrow's memory, and longer columns are built in memory of their size."""
+JOINED_BYTES_MAX = 2**18
+"""Longer streams go out as parts of PyArrow's memory."""
+
+COLUMN_BYTES_MAX = 2**20
+"""Longer columns are built in memory of their size."""
 
 _STREAM_END = b"\xff\xff\xff\xff\0\0\0\0"
 

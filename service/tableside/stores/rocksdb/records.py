@@ -144,8 +144,8 @@ def _read_together(raws: Sequence[bytes | None], now_ms: int) -> Results | None:
     records = pa.array(raws, pa.binary())
     beginnings = pc.binary_slice(records, 0, 2)
     joined = bytes(joined_cells(beginnings))
-    is_one = joined == joined[:2] * (len(joined) // 2)  # This takes less time than to compare the cells.
-    heads = {*([joined[:2]] if is_one else beginnings.unique().to_pylist())} - {None, b""}
+    are_equal = joined == joined[:2] * (len(joined) // 2)  # One comparison is faster than a set of the cells.
+    heads = {*([joined[:2]] if are_equal else beginnings.unique().to_pylist())} - {None, b""}
     if not heads <= {_PLAIN, _EXPIRING}:
         return None
     if len(heads) == 2:
