@@ -105,6 +105,28 @@ async def test_replies_arrive_in_any_pieces(size: int) -> None:
         assert await ask(one) == REPLIES
 
 
+async def test_between_large_replies_the_event_loop_runs_other_callbacks() -> None:
+    reply = b"$40000\r\n%b\r\n" % bytes(40_000)
+    waiting, order = list[asyncio.StreamWriter](), list[str]()
+
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"c\r\n")
+        waiting.append(writer)
+        if len(waiting) == 2:
+            for each in waiting:
+                each.write(reply * 3)
+        await reader.read()
+
+    async def ask_and_note(one: Node) -> None:
+        await ask(one)
+        order.append("replies")
+        asyncio.get_running_loop().call_soon(order.append, "other")
+
+    async with node(client, client, connections_max=2) as one:
+        await asyncio.gather(ask_and_note(one), ask_and_note(one))
+    assert order[:3] == ["replies", "other", "replies"]
+
+
 @pytest.mark.parametrize("more", [b":4\r\n", b":", b"?"])
 async def test_after_more_replies_than_commands_the_connection_is_not_used_again(more: bytes) -> None:
     async with node(answering(ANSWER + more), answering(ANSWER)) as one:

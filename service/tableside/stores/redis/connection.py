@@ -47,6 +47,9 @@ REQUEST_BYTES_MAX = 2**20
 REQUESTS_CONCURRENCY_MAX = 4
 """How many requests of one call to a node run concurrently."""
 
+LARGE_REPLIES_BYTES = 2**16
+"""Replies that are larger together are handled in turn."""
+
 ROLE = b"*1\r\n$4\r\nROLE\r\n"
 ASKING = b"*1\r\n$6\r\nASKING\r\n"
 
@@ -88,6 +91,7 @@ class Node:
         self._place = place
         self._primary_only = primary_only
         self._semaphore = asyncio.Semaphore(connections_max)
+        self._turn = asyncio.Lock()
         self._in_use = 0
         self._idle: list[NodeConnection] = []
         self._closed = False
@@ -125,7 +129,7 @@ class Node:
         if budget is not None and budget.exceeded:
             return [NOT_READ] * count
         applied: Applied = "no"
-        replies = []
+        replies, received_bytes = [], 0
         try:
             async with asyncio.timeout_at(None if until == math.inf else until) as limit, self._semaphore:
                 connection, complete = None, False
@@ -134,7 +138,7 @@ class Node:
                     connection = await self._acquire()
                     applied = "unknown" if options.get("writes") else "no"
                     joined = parts if max(map(len, parts)) > LONG_WORD_BYTES else [b"".join(parts)]
-                    await connection.exchange(joined, replies, count, budget)
+                    received_bytes = await connection.exchange(joined, replies, count, budget)
                     # The server may have become a replica: a new connection to its host name may reach the primary.
                     last = replies[-1]
                     first = last[0] if type(last) is list and last else last
@@ -145,7 +149,6 @@ class Node:
                         self._idle.append(connection)
                     elif connection is not None:
                         connection.abort()
-                return replies
         except BudgetExceeded:
             error: TableError = NOT_READ
         except TableError as failure:
@@ -156,6 +159,13 @@ class Node:
             else:
                 error = from_connection_error(failure, applied, self._place, self._database)
                 self._drop_idle()
+        else:
+            if received_bytes > LARGE_REPLIES_BYTES:
+                # Redis serves its connections in turn, so large replies arrive together. The event loop would handle
+                # all of them before it receives another request, and Redis would wait.
+                async with self._turn:
+                    await asyncio.sleep(0)
+            return replies
         return replies + [error] * (count - len(replies))
 
     def connections(self) -> Connections:
@@ -252,16 +262,18 @@ class NodeConnection(asyncio.Protocol):
 
     async def exchange(
         self, parts: Sequence[bytes], replies: list[Reply], count: int, budget: ReadBudget | None
-    ) -> None:
+    ) -> int:
         """Send a request of `count` commands, and append their replies to `replies` as they arrive.
 
-        Raise BudgetExceeded if they have too many bytes, and an error of the driver or OSError if the connection fails.
+        Return their size in bytes. Raise BudgetExceeded if it is too large, and an error of the driver or OSError if
+        the connection fails.
         """
         assert self._writer is not None
         self._replies, self._count, self._budget, self._received_bytes = replies, count, budget, 0
         self._complete = asyncio.get_running_loop().create_future()
         self._writer.transport.writelines(parts)
         await self._complete
+        return self._received_bytes
 
     def data_received(self, data: bytes) -> None:
         """Append the replies that are complete."""

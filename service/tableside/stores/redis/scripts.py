@@ -88,14 +88,14 @@ def _packed(words: Sequence[AnyStr], length_form: AnyStr, start: AnyStr, end: An
 
     A word is a text of `words` between `start` and `end`, which also has the line break after the word.
     """
-    lengths, others = list(map(len, words)), len(start) + len(end) - 2
+    lengths, others = set(map(len, words)), len(start) + len(end) - 2
     is_long = max(lengths, default=0) > LONG_WORD_BYTES
-    if len(set(lengths)) == 1 and not is_long:
-        first = length_form % (lengths[0] + others) + start
+    before = {length: length_form % (length + others) + start for length in lengths}
+    if len(before) == 1 and not is_long:
+        [first] = before.values()
         return [first + (end + first).join(words) + end]
-    before = {length: length_form % (length + others) + start for length in set(lengths)}
     parts = [end] * (3 * len(words))
-    parts[::3], parts[1::3] = [before[length] for length in lengths], words
+    parts[::3], parts[1::3] = [before[length] for length in map(len, words)], words
     return parts if is_long else [end[:0].join(parts)]
 
 
