@@ -123,18 +123,14 @@ class Reservation:
             self._limits.bytes.enter(body_bytes - self._bytes, self.caller, self._bytes)
             self._bytes = body_bytes
 
-    def step_aside(self, body_bytes: int) -> None:
-        """Release the slot and the bytes of the body, except this many."""
+    def leave(self, body_bytes: int = 0) -> None:
+        """Release the slot and the bytes of the body, except this many. A second call does nothing."""
         if self._has_slot:
             self._limits.requests.leave(1, self.caller)
             self._has_slot = False
         if body_bytes < self._bytes:
             self._limits.bytes.leave(self._bytes - body_bytes, self.caller)
             self._bytes = body_bytes
-
-    def leave(self) -> None:
-        """Release everything. A second call does nothing."""
-        self.step_aside(0)
 
 
 class InFlight:

@@ -329,18 +329,18 @@ def defaults_of(kind: Any) -> dict[str, Any]:
 
 def _divided(kind: Any, items: Sequence[Any]) -> dict[str, Sequence[Any]]:
     """Return the columns of structs of a kind, without those that have only defaults."""
-    defaults = defaults_of(kind)
-    cells = map(list, zip(*map(_fields_of(kind), items), strict=True)) if items else repeat([])
+    fields, defaults = _fields_of(kind)
+    columns = zip(*map(fields, items), strict=True) if items else repeat(())
     return {
-        name: column
-        for (name, default), column in zip(defaults.items(), cells, strict=False)
+        name: [*column]
+        for (name, default), column in zip(defaults, columns, strict=False)
         if default is msgspec.NODEFAULT or column.count(default) < len(column)
     }
 
 
 @cache
-def _fields_of(kind: Any) -> Callable[[Any], tuple[Any, ...]]:
-    return attrgetter(*defaults_of(kind))
+def _fields_of(kind: Any) -> tuple[Callable[[Any], tuple[Any, ...]], Sequence[tuple[str, Any]]]:
+    return attrgetter(*defaults_of(kind)), [*defaults_of(kind).items()]
 
 
 def _joined(parts: Sequence[Columns[Any]]) -> dict[str, Sequence[Any]]:

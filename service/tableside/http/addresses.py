@@ -46,13 +46,10 @@ class AllowedHosts:
         self._match = lru_cache(HOSTS_KEPT_MAX)(re.compile("|".join(patterns), re.IGNORECASE).fullmatch)
         self.allows_any = not given and not self._local
 
-    def check(self, scope: Scope) -> None:
-        """Raise Forbidden if `Host` is not an allowed name or an IP address."""
-        for name, value in scope["headers"]:
-            if name == b"host" and not self._match(value.decode("latin-1")):
-                raise Forbidden(
-                    "the Host header does not name this service; `hosts` in its configuration lists its names"
-                )
+    def check(self, host: bytes | None) -> None:
+        """Raise Forbidden if the value of `Host` is not an allowed name or an IP address."""
+        if host is not None and not self._match(host.decode("latin-1")):
+            raise Forbidden("the Host header does not name this service; `hosts` in its configuration lists its names")
 
 
 def _pattern(name: str) -> str:

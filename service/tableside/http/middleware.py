@@ -116,7 +116,7 @@ class RequestMiddleware:
         context = request.context
         try:
             if not self._hosts.allows_any:
-                self._hosts.check(scope)
+                self._hosts.check(context.headers.get(b"host"))
             # Authentication precedes admission, so that clients without a token do not occupy slots.
             caller = self._auth.admit(scope) if self._auth.required else UNRESTRICTED
             request.set_caller(caller if isinstance(caller, Caller) else await caller)
@@ -227,7 +227,7 @@ class RequestInProgress:
             self._timed_out = task.cancel()
         else:
             self._slow = True
-            self.reservation.step_aside(self.context.bytes_in)
+            self.reservation.leave(self.context.bytes_in)
             self._start_timer(task)
 
 

@@ -50,7 +50,7 @@ _TRAILER = re.compile(rb"(?:[!-9;-~]+:[^\x00-\x08\x0a-\x1f\x7f]*)?\r\n")
 class RequestParser:
     """Parses the requests of one connection, and passes on each head, the parts of its body, and its end.
 
-    The functions that receive them may raise a TableError. `in_body` tells whether a body has arrived in part.
+    The functions that receive them may raise a TableError. `in_head` and `in_body` tell what has arrived in part.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class RequestParser:
         on_body: Callable[[bytes], None],
         on_complete: Callable[[], None],
     ) -> None:
-        self.in_body = False
+        self.in_head = self.in_body = False
         self._on_request, self._on_body, self._on_complete = on_request, on_body, on_complete
         self._rest = b""
         self._empty_lines = 0
@@ -67,18 +67,13 @@ class RequestParser:
         self._expected: re.Pattern[bytes] | None = None
         self._body_bytes = self._framing_bytes = 0
 
-    @property
-    def in_head(self) -> bool:
-        """Whether a head has arrived in part."""
-        return bool(self._rest) and not self.in_body
-
     def feed(self, data: bytes) -> None:
         """Parse bytes. Raise a TableError if they are not a valid request, or above a limit."""
-        data, self._rest, at = self._rest + data, b"", 0
+        data, self._rest, self.in_head, at = self._rest + data, b"", False, 0
         while at < len(data):
             end = self._read_body(data, at) if self.in_body else self._read_head(data, at)
             if end == at:
-                self._rest = data[at:]
+                self._rest, self.in_head = data[at:], not self.in_body
                 return
             at = end
 
