@@ -10,6 +10,7 @@ import pytest
 
 from servers.process import HOST
 from tableside.core.errors import StoreUnavailable, TableError
+from tableside.core.operations import Record
 from tableside.stores.redis.connection import Node
 from tableside.stores.redis.records import RecordReader
 from tableside.stores.redis.scripts import Command
@@ -173,6 +174,20 @@ async def test_items_that_are_neither_strings_nor_nil_are_an_error(item: bytes, 
         names = [str(number) for number in range(count)]
         outcomes = await RecordReader(servers).get(names, time.monotonic() + PATIENCE_S)
     assert [str(each) for each in outcomes] == ["the server does not respond like Redis"] * count
+
+
+async def test_the_error_of_a_command_for_one_key_is_the_outcome_of_that_key() -> None:
+    async def client(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"keyspace\r\n")
+        writer.write(b"*1000\r\n%b-MASTERDOWN the link is down\r\n$0\r\n\r\n" % (b"$2\r\n{}\r\n" * 1000))
+        await reader.read()
+
+    async with served(client) as servers:
+        names = [str(number) for number in range(1001)]
+        *others, last = await RecordReader(servers).get(names, time.monotonic() + PATIENCE_S)
+    assert [one.value for one in others if isinstance(one, Record)] == [b"{}"] * 1000
+    assert isinstance(last, StoreUnavailable)
+    assert str(last) != "the server does not respond like Redis"
 
 
 @pytest.mark.parametrize("answer", [b"+OK\r\n+more\r\n", b"+OK\r\n+mo"])

@@ -82,11 +82,11 @@ class KeyNames:
         """Whether all records of a partition are in one slot of a cluster."""
         return has_hash_tag(f"{self.prefix}{{tag}}" if self._has_tag else self.prefix)
 
-    def for_keys(self, keys: Iterable[Key]) -> Names:
+    def for_keys(self, keys: Sequence[Key]) -> Names:
         """Return the names for records' keys."""
         if self._is_plain:
             is_text = self._schema.fields[0].type == "string"
-            return Names(self.prefix, cast("list[str]", [*keys]) if is_text else list(map(str, keys)))
+            return Names(self.prefix, cast("Sequence[str]", keys) if is_text else list(map(str, keys)))
         composite = [key for key in keys if isinstance(key, tuple)]
         if self._has_tag:
             return Names("", [self.partition_start(key[0]) + ":".join(map(_escape, key[1:])) for key in composite])

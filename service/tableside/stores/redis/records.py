@@ -63,7 +63,6 @@ _MARKER = b"\r\t\r\t"
 _RANDOM_LENGTH = 12
 _SUFFIX_LENGTH = len(_MARKER) + _RANDOM_LENGTH
 _VALUE_END = b"}" + _MARKER
-_STRINGS = {bytes, type(None)}
 _RANDOM = Struct(f"{_RANDOM_LENGTH}s")
 _WHITESPACE = bytes(b" \t\n\r"[byte % 4] for byte in range(256))
 
@@ -239,15 +238,18 @@ class RecordReader:
         else:
             parts = [part for part, _ in self._servers.groups(names)]
             commands = [Command(("MGET",), names=[names[part[0] : part[-1] + 1]]) for part in parts]
-        raws, failed, retried = list[bytes | None]([None]) * len(names), dict[int, TableError](), list[int]()
+        raws, failed, retried = list[bytes | None](), dict[int, TableError](), list[int]()
+        expected = {bytes, type(None)} if self._servers.is_cluster else {list}
         replies = await self._servers.run(commands, until, budget=budget, check_expiry=True)
         for positions, reply in zip(parts, replies, strict=True):
-            found = reply if type(reply) is list else [reply]
+            found = [reply] if self._servers.is_cluster else reply
+            if type(reply) in expected and len(found) == len(positions):
+                raws += found
+                continue
+            raws += [None] * len(positions)
             if reply is EXPIRY_UNKNOWN:
                 self._expiring_until = time.monotonic() + EXPIRY_CHECK_S
                 retried += positions
-            elif len(found) == len(positions) and (not self._servers.is_cluster or type(reply) in _STRINGS):
-                raws[positions[0] : positions[-1] + 1] = found
             else:
                 failed.update(dict.fromkeys(positions, from_unexpected_reply(reply)))
         try:

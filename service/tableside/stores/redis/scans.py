@@ -310,7 +310,7 @@ class PartitionScanner(msgspec.Struct, frozen=True, eq=False):
             members = await self._ask(list, Command(words, slot_of(name)))
             decoded = [(at, self.index.key(partition, member)) for at, member in enumerate(members)]
             keys = {at: key for at, key in decoded if key is not None}
-            candidates = list(zip(self.names.for_keys(keys.values()), keys.values(), strict=True))
+            candidates = list(zip(self.names.for_keys([*keys.values()]), keys.values(), strict=True))
             filled, absent = await fill(page, scan, self.reads, candidates)
             await self._update_index(absent)  # A read-only server refuses, which changes nothing.
             processed = len(members) if filled == len(candidates) else list(keys)[filled]
